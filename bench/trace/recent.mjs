@@ -16,6 +16,7 @@ import { Exchange } from "./src/core/exchange.ts";
 import { compileExpression } from "./src/cel/expression.ts";
 import { HeaderList } from "./src/http/headers.ts";
 import { systemClock } from "./src/base/clock.ts";
+import { FinishedRequest } from "./src/record/finished-request.ts";
 import { createRequestHistory } from "./src/record/recorded-request.ts";
 import { createRecentRequests } from "./src/record/recent-requests.ts";
 import { createTraceHub } from "./src/record/trace/trace.ts";
@@ -49,7 +50,7 @@ function remembered(watcher: (exchange: Exchange) => undefined) {
   return () => {
     const exchange = exchangeOf();
     recent.begin(exchange);
-    recent.settled(exchange, outcome, 1);
+    recent.settled(new FinishedRequest(exchange, outcome, 1));
   };
 }
 
@@ -61,7 +62,7 @@ const claims = { iss: "https://id.example.com", sub: "alice", aud: "gateway", ro
 measure("with its attributes recorded for rehearsals", () => {
   const exchange = exchangeOf();
   exchange.attributes.jwt = claims;
-  attributes.note(exchange, outcome, 1);
+  attributes.note(new FinishedRequest(exchange, outcome, 1));
 });
 const hub = createTraceHub<Exchange>();
 const expression = compileExpression('request.path == "/never"');

@@ -173,7 +173,7 @@ export const RUNNING_LIMITS = {
     ["RECENT_REQUESTS", "record/recent-requests.ts", "finished requests that are remembered", "the oldest is dropped"],
     [
       "MAX_SHARED_CHARS",
-      "record/finished-request.ts",
+      "record/recent-requests.ts",
       "a path or query that remembered requests share in memory",
       "each keeps its own copy",
     ],
@@ -201,7 +201,7 @@ export const RUNNING_LIMITS = {
     ],
     [
       "MAX_PACKED_SERIES",
-      "record/traffic-groups.ts",
+      "record/traffic.ts",
       "routes, and errors, whose traffic history is kept in the store",
       "the least busy are lost on a restart",
     ],

@@ -12,6 +12,7 @@ import type { Exchange } from "../core/exchange.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
 import { type AccessFields, type AccessLogCopy, compileAccessFields, createAccessLog } from "../record/access-log.ts";
 import type { Audit } from "../record/audit.ts";
+import { FinishedRequest } from "../record/finished-request.ts";
 import { type History, openHistory } from "../record/history/history.ts";
 import type { RowValues } from "../record/history/history-row.ts";
 import { createHistoryRecorder, type HistoryRecorder } from "../record/history-record.ts";
@@ -183,20 +184,20 @@ export function createRequestRecords(
             return recent.begin(exchange);
           },
     settled(exchange, outcome) {
-      const durationMs = clock.monotonicMs() - exchange.startedMs;
+      const finished = new FinishedRequest(exchange, outcome, clock.monotonicMs() - exchange.startedMs);
       if (needsPrompt?.(exchange)) recordPrompt(exchange);
       if (!exchange.records.isQuiet) {
-        countRequest(exchange, outcome, durationMs);
-        history.count(exchange, outcome, durationMs);
-        accessLog(exchange, outcome, durationMs);
-        requestHistory.note(exchange, outcome, durationMs);
-        recorder?.(exchange, outcome, durationMs);
+        countRequest(finished);
+        history.count(finished);
+        accessLog(finished);
+        requestHistory.note(finished);
+        recorder?.(finished);
       }
-      if (exchange.records.spans !== undefined) telemetry?.settled(exchange, outcome);
-      audit?.settled(exchange, outcome, durationMs);
-      if (exchange.shadow.denials !== undefined || exchange.shadow.isPending) shadow.note(exchange);
+      if (exchange.records.spans !== undefined) telemetry?.settled(finished);
+      audit?.settled(finished);
+      if (exchange.shadow.denials !== undefined || exchange.shadow.isPending) shadow.note(finished);
       if (exchange.records.mirrored !== undefined) mirrors.note(exchange);
-      recent.settled(exchange, outcome, durationMs);
+      recent.settled(finished);
     },
     defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
   };

@@ -9,6 +9,7 @@ import { type BodyReservation, MemoryAccount, type MemoryBudget } from "../base/
 import type { RequestBodyStream } from "../http/body.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { AuditTrail, Mirrored, RequestSpans } from "../record/trace/live-records.ts";
+import type { RecordedRule, RecordedStep } from "../record/trace/record.ts";
 import type { Trace } from "../record/trace/trace.ts";
 import { Attempts } from "./attempts.ts";
 import { CelAttributes } from "./cel-attributes.ts";
@@ -109,14 +110,7 @@ export interface ChargeTaken {
   giveBack(): void;
 }
 
-export interface Step {
-  readonly phase: "gateway" | "route" | "backend";
-  /** Names the entity inside the backend that has the policy, for example `model fast`. */
-  readonly of?: string;
-  readonly policy: string;
-  verdict: "passed" | "answered" | "refused";
-  micros: number;
-}
+export type Step = { -readonly [Name in keyof RecordedStep]: RecordedStep[Name] };
 
 export interface Failure {
   readonly code: FailureCode;
@@ -271,16 +265,6 @@ export class StateKey<Value> {
 
 const nextRecordId = createRecordIds();
 
-/** A rule of an authorization policy, with its result for one request. */
-export interface CheckedRule {
-  readonly kind: "allow" | "deny" | "require";
-  readonly rule: string;
-  /** A `deny` rule is met if it is false. */
-  readonly isMet: boolean;
-  /** Names the values that the rule read or did not find. */
-  readonly values?: string;
-}
-
 export class Exchange implements Linked<Exchange> {
   /** The list of requests in flight links exchanges through these fields. */
   next: Exchange | undefined = undefined;
@@ -310,7 +294,7 @@ export class Exchange implements Linked<Exchange> {
   /** Names the last rule that decided about the request or an item. */
   decidedBy: { readonly policy: string; readonly rule: string | undefined } | undefined = undefined;
   /** The rules of the policy that rejected the request. */
-  checkedRules: readonly CheckedRule[] | undefined = undefined;
+  checkedRules: readonly RecordedRule[] | undefined = undefined;
   /**
    * True if the response has been sent or the client has disconnected, so the results of pending work are discarded.
    */

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange } from "../../test/support/exchange.ts";
 import { createAccessLog } from "./access-log.ts";
+import { FinishedRequest } from "./finished-request.ts";
 import { silentLogger } from "./log/logger.ts";
 import { createRedaction } from "./trace/redact.ts";
 
@@ -23,11 +24,10 @@ for (const [status, level] of levels) {
       info: () => void said.push("info"),
       warn: () => void said.push("warn"),
     };
-    createAccessLog(logger, createRedaction())(
-      anAnsweredExchange({}),
-      { status, end: "complete", responseBytes: 0 },
-      1,
-    );
+    createAccessLog(
+      logger,
+      createRedaction(),
+    )(new FinishedRequest(anAnsweredExchange({}), { status, end: "complete", responseBytes: 0 }, 1));
     assert.deepEqual(said, [level]);
   });
 }

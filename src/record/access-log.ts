@@ -4,9 +4,7 @@
 
 import { compileExpression, type Expression } from "../cel/expression.ts";
 import type { Exchange } from "../core/exchange.ts";
-import type { Outcome } from "../core/policy.ts";
-import { requestSubject } from "../core/principal.ts";
-import { attemptsText, recordedAttempts, resultOfRequest } from "./finished-request.ts";
+import { attemptsText, type FinishedRequest, mcpServer } from "./finished-request.ts";
 import type { LogFields, Logger, LogValue } from "./log/logger.ts";
 import { readsContent } from "./recorded-bodies.ts";
 import { type Redaction, redactJson, withoutSecrets } from "./trace/redact.ts";
@@ -82,7 +80,7 @@ export interface ShownOptions {
   readonly alsoHidden?: readonly string[];
 }
 
-export type AccessLog = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
+export type AccessLog = (finished: FinishedRequest) => void;
 
 /** Receives every record that passes `AccessSettings.filter`, independently of the log level. */
 export type AccessLogCopy = (level: "info" | "warn", fields: LogFields, exchange: Exchange) => void;
@@ -97,24 +95,24 @@ export function createAccessLog(
   redaction: Pick<Redaction, "host" | "scrub">,
   { copy, own }: AccessLogOptions = {},
 ): AccessLog {
-  return (exchange, outcome, durationMs) => {
-    const level = outcome.status !== undefined && outcome.status >= 500 ? "warn" : "info";
+  return (finished) => {
+    const { exchange, status } = finished;
+    const level = status !== undefined && status >= 500 ? "warn" : "info";
     const isShown = logger.enabled(level);
     if (!isShown && copy === undefined) return;
     if (own !== undefined && !own.passes(exchange)) return;
-    const fields = accessFields(exchange, outcome, durationMs, redaction);
+    const fields = accessFields(finished, redaction);
     own?.addTo(fields, exchange);
     if (isShown) logger[level]("request", fields);
     copy?.(level, fields, exchange);
   };
 }
 
-export function accessFields(
-  exchange: Exchange,
-  outcome: Outcome,
-  durationMs: number,
+function accessFields(
+  finished: FinishedRequest,
   redaction: Pick<Redaction, "host" | "scrub">,
 ): Record<string, LogValue> {
+  const { exchange, subject } = finished;
   const { request, attributes, failure } = exchange;
   const fields: Record<string, LogValue> = {
     id: exchange.id,
@@ -126,16 +124,15 @@ export function accessFields(
     method: request.method,
     host: redaction.host(exchange.originalHost),
     path: exchange.originalPath,
-    status: outcome.status,
-    outcome: resultOfRequest(exchange, outcome),
-    durationMs: Math.round(durationMs * 1000) / 1000,
-    bytes: outcome.responseBytes,
+    status: finished.status,
+    outcome: finished.result,
+    durationMs: Math.round(finished.durationMs * 1000) / 1000,
+    bytes: finished.responseBytes,
   };
   if (exchange.arrived.rawPath !== exchange.originalPath) fields.rawPath = exchange.arrived.rawPath;
   if (exchange.source.client !== undefined) fields.client = exchange.source.client;
-  if (outcome.end !== "complete") fields.end = outcome.end;
-  const user = requestSubject(attributes);
-  if (user !== null) fields.user = user;
+  if (finished.end !== "complete") fields.end = finished.end;
+  if (subject !== null) fields.user = subject;
   if (attributes.jwt !== undefined) fields["jwt.sub"] = stringOrUndefined(attributes.jwt.sub);
   if (attributes.apiKey !== undefined) {
     fields["apiKey.user_id"] = stringOrUndefined(attributes.apiKey.user_id);
@@ -144,7 +141,7 @@ export function accessFields(
   }
   if (attributes.mcp !== undefined) {
     fields["mcp.method"] = attributes.mcp.methodName;
-    fields["mcp.target"] = attributes.mcp.tool?.target ?? attributes.mcp.target;
+    fields["mcp.target"] = mcpServer(attributes.mcp);
     fields["mcp.tool"] = attributes.mcp.tool?.name;
     fields["mcp.outcome"] = attributes.mcp.outcome;
   }
@@ -162,7 +159,7 @@ export function accessFields(
     if (attributes.llm.dropped !== undefined) fields["llm.dropped"] = attributes.llm.dropped.join(",");
     if (attributes.llm.providerCalls !== undefined) fields["llm.provider_calls"] = attributes.llm.providerCalls;
   }
-  const attempts = recordedAttempts(exchange, redaction);
+  const attempts = finished.attempts(redaction);
   if (attempts !== undefined) fields.attempts = attemptsText(attempts);
   if (exchange.records.spans !== undefined) {
     fields.trace_id = exchange.records.spans.traceId;
@@ -173,7 +170,7 @@ export function accessFields(
   if (failure !== undefined) {
     fields.error = failure.code;
     fields.source = failure.source;
-    fields.reason = failure.detail ?? failure.message;
+    fields.reason = finished.reason;
   }
   return fields;
 }

@@ -7,44 +7,13 @@ import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import { GatewayError } from "../core/errors.ts";
 import { type Exchange, StateKey } from "../core/exchange.ts";
-import type { Outcome } from "../core/policy.ts";
 import { secret } from "../core/schema.ts";
 import { type ContentReport, createContentReader } from "../llm/usage/response-content.ts";
 import { shown } from "./access-log.ts";
-import { resultOfRequest } from "./finished-request.ts";
+import { type FinishedRequest, llmModel } from "./finished-request.ts";
 import type { LogFields, LogValue } from "./log/logger.ts";
 import type { AnswerObserver, AuditTrail } from "./trace/live-records.ts";
 import { type Redaction, redactJson } from "./trace/redact.ts";
-
-export interface AnswerRecord extends AnswerObserver {
-  /** Called once, after the end of the call. */
-  fields(): Record<string, LogValue>;
-}
-
-export function createAnswerRecord(
-  contentType: string | undefined,
-  contentEncoding: string | undefined,
-  value: RecordedValue | undefined,
-): AnswerRecord {
-  let hasText = false;
-  let report: ContentReport | undefined;
-  const onText = (text: string): void => {
-    hasText = true;
-    value?.add(text);
-  };
-  const content = createContentReader(contentType, contentEncoding, value && onText);
-  return {
-    data: content.data,
-    end() {
-      report ??= content.end();
-    },
-    fields: () => ({
-      finish: report?.finish,
-      ...(hasText ? value?.fields() : {}),
-      ...(report?.isWhole === false ? { result_unread: true } : {}),
-    }),
-  };
-}
 
 const MIB = 1024 * 1024;
 
@@ -161,7 +130,7 @@ export interface AuditEnv {
 
 export interface Audit {
   begin(exchange: Exchange): void;
-  settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+  settled(finished: FinishedRequest): void;
 }
 
 interface AuditedCall {
@@ -177,8 +146,8 @@ export function createAudit(settings: AuditSettings, env: AuditEnv): Audit {
       exchange.setState(ownTrail, trail);
       exchange.records.audit = trail;
     },
-    settled(exchange, outcome, durationMs) {
-      exchange.state(ownTrail)?.settled(outcome, durationMs);
+    settled(finished) {
+      finished.exchange.state(ownTrail)?.settled(finished);
     },
   };
 }
@@ -188,7 +157,8 @@ class Trail implements AuditTrail {
   readonly #env: AuditEnv;
   readonly #exchange: Exchange;
   #open: Map<string, AuditedCall> | undefined = undefined;
-  #answer: AnswerRecord | undefined = undefined;
+  /** Returns what the response to an LLM call adds to the record. Called once, after the end of the call. */
+  #answerFields: (() => Record<string, LogValue>) | undefined = undefined;
   /** Results may repeat these credentials of the arguments. */
   readonly #secrets: string[] = [];
 
@@ -210,9 +180,25 @@ class Trail implements AuditTrail {
 
   answered(status: number, contentType?: string, contentEncoding?: string): AnswerObserver | undefined {
     if (this.#exchange.attributes.backend?.protocol !== "llm" || status >= 400) return undefined;
-    const { results } = this.#settings;
-    this.#answer = createAnswerRecord(contentType, contentEncoding, this.#recorded("result", results));
-    return this.#answer;
+    const value = this.#recorded("result", this.#settings.results);
+    let hasText = false;
+    let report: ContentReport | undefined;
+    const onText = (part: string): void => {
+      hasText = true;
+      value?.add(part);
+    };
+    const content = createContentReader(contentType, contentEncoding, value && onText);
+    this.#answerFields = () => ({
+      finish: report?.finish,
+      ...(hasText ? value?.fields() : {}),
+      ...(report?.isWhole === false ? { result_unread: true } : {}),
+    });
+    return {
+      data: content.data,
+      end() {
+        report ??= content.end();
+      },
+    };
   }
 
   ended(id: string, target: string, outcome: string, answer: string | undefined): void {
@@ -228,9 +214,9 @@ class Trail implements AuditTrail {
     });
   }
 
-  settled(outcome: Outcome, durationMs: number): void {
+  settled({ status, result, end, durationMs }: FinishedRequest): void {
     const { attributes, failure, request } = this.#exchange;
-    const end = { status: outcome.status, error: failure?.code, durationMs: Math.round(durationMs) };
+    const ending = { status, error: failure?.code, durationMs: Math.round(durationMs) };
     if (attributes.llm !== undefined && attributes.backend?.protocol === "llm") {
       const { llm } = attributes;
       const { body } = request;
@@ -238,24 +224,24 @@ class Trail implements AuditTrail {
       this.#write({
         kind: "llm",
         provider: llm.provider,
-        model: llm.responseModel ?? llm.requestModel,
+        model: llmModel(llm),
         ...this.#value("arguments", this.#settings.arguments, () =>
           body.kind === "bytes" ? body.bytes.toString() : undefined,
         ),
         inputTokens: llm.inputTokens,
         outputTokens: llm.outputTokens,
         cost: llm.cost,
-        ...this.#answer?.fields(),
-        outcome: resultOfRequest(this.#exchange, outcome),
-        ...end,
+        ...this.#answerFields?.(),
+        outcome: result,
+        ...ending,
       });
     }
     // On the HTTP+SSE transport, the response arrives later. A rejected call has no response.
-    if (this.#open === undefined || (failure === undefined && outcome.end === "complete")) return;
-    const wasAborted = resultOfRequest(this.#exchange, outcome) === "aborted";
-    const notAnswered = wasAborted ? "aborted" : failure?.code === "authorization_denied" ? "denied" : "failed";
+    if (this.#open === undefined || (failure === undefined && end === "complete")) return;
+    const notAnswered =
+      result === "aborted" ? "aborted" : failure?.code === "authorization_denied" ? "denied" : "failed";
     for (const asked of this.#open.values())
-      this.#write({ ...this.#mcp(asked, attributes.mcp?.target ?? ""), outcome: notAnswered, ...end });
+      this.#write({ ...this.#mcp(asked, attributes.mcp?.target ?? ""), outcome: notAnswered, ...ending });
     this.#open = undefined;
   }
 

@@ -5,15 +5,21 @@ import { z } from "zod";
 import { compileExpression, type Expression } from "../cel/expression.ts";
 import { failureSource } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
-import type { Outcome } from "../core/policy.ts";
-import { requestSubject } from "../core/principal.ts";
 import { celSource, duration } from "../core/schema.ts";
-import { nonzero, resultOfRequest } from "./finished-request.ts";
+import {
+  type FinishedRequest,
+  llmModel,
+  mcpItem,
+  mcpServer,
+  nonzero,
+  parseStep,
+  stepsText,
+} from "./finished-request.ts";
 import { chargesText, type HistoryRow, type RowValues } from "./history/history-row.ts";
 import { oneLine, shortName } from "./history/row-batch.ts";
 import { explainRequest } from "./trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "./trace/record.ts";
-import { type Redaction, redactUrl, shortSessionId } from "./trace/redact.ts";
+import { type Redaction, shortSessionId } from "./trace/redact.ts";
 
 const DAY_MS = 86_400_000;
 const MAX_LONG_CHARS = 1_000;
@@ -68,7 +74,7 @@ function isPostgresUrl(text: string): boolean {
   return /^postgres(?:ql)?:\/\//.test(text) && URL.canParse(text);
 }
 
-export type HistoryRecorder = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
+export type HistoryRecorder = (finished: FinishedRequest) => void;
 
 export interface HistoryRecorderOptions {
   readonly redaction: Redaction;
@@ -78,35 +84,33 @@ export interface HistoryRecorderOptions {
 
 export function createHistoryRecorder({ redaction, team, add }: HistoryRecorderOptions): HistoryRecorder {
   const teamExpression = team === undefined ? undefined : compileExpression(team);
-  return (exchange, outcome, durationMs) => add(historyRow(exchange, outcome, durationMs, redaction, teamExpression));
+  return (finished) => add(historyRow(finished, redaction, teamExpression));
 }
 
 /** Secrets of the configuration are redacted later, once for a text that many rows have in common. */
 function historyRow(
-  exchange: Exchange,
-  outcome: Outcome,
-  durationMs: number,
+  finished: FinishedRequest,
   redaction: Redaction,
   teamExpression: Expression | undefined,
 ): RowValues {
+  const { exchange } = finished;
   const { attributes, arrived, failure, upstream } = exchange;
-  const { mcp, llm, apiKey } = attributes;
-  const named = mcp?.tool ?? mcp?.prompt;
+  const { mcp, llm } = attributes;
   const [path, host, requestId, subject, key, team, tool, model, message] = withoutCredentials(exchange, redaction, [
     long(exchange.originalPath),
     shortName(redaction.host(exchange.originalHost)),
     exchange.id,
-    shortName(requestSubject(attributes) ?? ""),
-    shortName(keyName(apiKey)),
+    shortName(finished.subject ?? ""),
+    shortName(finished.key ?? ""),
     shortName(teamExpression === undefined ? defaultTeam(attributes) : teamOf(teamExpression, exchange)),
-    shortName(named?.name ?? (mcp?.resource === undefined ? "" : redactUrl(mcp.resource.uri))),
-    shortName(llm?.responseModel ?? llm?.requestModel ?? ""),
-    long(failure === undefined ? "" : (failure.detail ?? failure.message)),
+    shortName((mcp && mcpItem(mcp)) ?? ""),
+    shortName((llm && llmModel(llm)) ?? ""),
+    long(finished.reason ?? ""),
   ]);
   return [
     exchange.recordId,
     exchange.startedAt,
-    Math.round(durationMs * 1000),
+    Math.round(finished.durationMs * 1000),
     upstream.headMs === undefined ? null : Math.max(0, Math.round((upstream.headMs - exchange.startedMs) * 1000)),
     exchange.listener,
     exchange.route ?? "",
@@ -120,15 +124,15 @@ function historyRow(
     key,
     team,
     shortName(mcp?.methodName ?? ""),
-    named?.target ?? mcp?.resource?.target ?? mcp?.target ?? "",
+    (mcp && mcpServer(mcp)) ?? "",
     tool,
     mcp?.sessionId === undefined ? "" : shortSessionId(mcp.sessionId),
     mcp?.outcome ?? "",
     model,
     llm?.provider ?? "",
-    outcome.status ?? null,
-    outcome.end,
-    resultOfRequest(exchange, outcome),
+    finished.status ?? null,
+    finished.end,
+    finished.result,
     failure?.code ?? "",
     message,
     llm?.inputTokens ?? 0,
@@ -137,8 +141,8 @@ function historyRow(
     llm?.cacheCreationInputTokens ?? 0,
     llm?.reasoningTokens ?? 0,
     llm?.cost === undefined ? 0 : Math.round(llm.cost * PER_DOLLAR),
-    outcome.responseBytes,
-    policiesText(exchange),
+    finished.responseBytes,
+    stepsText(exchange.steps, true),
     exchange.records.spans?.traceId ?? "",
     chargesText(exchange.limits.spent),
   ];
@@ -161,11 +165,6 @@ function long(text: string): string {
   return text.length > MAX_LONG_CHARS ? text.slice(0, MAX_LONG_CHARS) : text;
 }
 
-function keyName(apiKey: Exchange["attributes"]["apiKey"]): string {
-  const name = apiKey?.name ?? apiKey?.user_id;
-  return typeof name === "string" ? name : "";
-}
-
 function defaultTeam({ apiKey, jwt }: Exchange["attributes"]): string {
   const team = apiKey?.team ?? jwt?.team;
   return typeof team === "string" ? team : "";
@@ -174,14 +173,6 @@ function defaultTeam({ apiKey, jwt }: Exchange["attributes"]): string {
 function teamOf(expression: Expression, exchange: Exchange): string {
   const result = expression.evaluate(exchange.celAttributes);
   return result.ok && typeof result.value === "string" ? result.value : "";
-}
-
-/** Lists the policies that ran, for example `route jwtAuth` or, if a policy did not pass, `route jwtAuth=refused`. */
-function policiesText({ steps }: Exchange): string {
-  let text = "";
-  for (const { phase, policy, verdict } of steps)
-    text += `${text === "" ? "" : ","}${phase} ${policy}${verdict === "passed" ? "" : `=${verdict}`}`;
-  return text;
 }
 
 /** The record has no headers, policy times, or sequence number. */
@@ -233,7 +224,7 @@ export function recordFromRow(row: HistoryRow): RequestRecord {
           },
         }
       : {}),
-    steps: row.policies === "" ? [] : row.policies.split(",").map(parseStep),
+    steps: row.policies === "" ? [] : row.policies.split(",").map(stepOf),
     ...(row.reason === "" ? {} : { failure: failureOf(row) }),
   };
 }
@@ -251,15 +242,10 @@ function failureOf({ reason, message, result }: HistoryRow): NonNullable<Request
   return { code: reason, source, message: message || reason };
 }
 
-function parseStep(text: string): RequestRecord["steps"][number] {
-  const [place = "", verdict] = text.split("=");
-  const [phase, ...policy] = place.split(" ");
-  return {
-    phase: phase === "gateway" || phase === "backend" ? phase : "route",
-    policy: policy.join(" "),
-    verdict: verdict === "refused" || verdict === "answered" ? verdict : "passed",
-    micros: 0,
-  };
+/** Parses a step with its phase, such as `route jwtAuth=refused`. */
+function stepOf(text: string): RequestRecord["steps"][number] {
+  const [phase, ...policy] = text.split(" ");
+  return parseStep(phase === "gateway" || phase === "backend" ? phase : "route", policy.join(" "));
 }
 
 function filled<Fields extends Record<string, string>>(fields: Fields): Partial<Fields> {

@@ -4,7 +4,7 @@
  * further entries are only counted.
  */
 import type { Exchange, ShadowDenial } from "../core/exchange.ts";
-import { requestSubject } from "../core/principal.ts";
+import type { FinishedRequest } from "./finished-request.ts";
 import type { Metrics } from "./log/metrics.ts";
 import type { MirrorComparison } from "./trace/live-records.ts";
 
@@ -41,7 +41,7 @@ export interface ShadowReport {
 }
 
 export interface ShadowRecords {
-  note(exchange: Exchange): void;
+  note(finished: FinishedRequest): void;
   report(): ShadowReport;
 }
 
@@ -90,7 +90,8 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     return entry;
   }
 
-  function noteOne({ route, startedAt, attributes, id, request, originalPath }: Exchange, denial: ShadowDenial): void {
+  function noteOne({ exchange, subject: caller }: FinishedRequest, denial: ShadowDenial): void {
+    const { route, startedAt, id, request, originalPath } = exchange;
     const { policy, detail, rule } = denial;
     counter.labels(route ?? "", policy).add();
     const entry = getOrCreateEntry(route, policy, rule ?? extractRule(detail), startedAt);
@@ -100,7 +101,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     }
     entry.denied += 1;
     entry.lastAt = startedAt;
-    const subject = (requestSubject(attributes) ?? "(anonymous)").slice(0, MAX_SUBJECT_CHARS);
+    const subject = (caller ?? "(anonymous)").slice(0, MAX_SUBJECT_CHARS);
     const before = entry.subjects.get(subject);
     if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
     else entry.subjects.set(subject, (before ?? 0) + 1);
@@ -114,9 +115,10 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
   }
 
   return {
-    note(exchange) {
-      for (const denial of exchange.shadow.denials ?? []) noteOne(exchange, denial);
-      if (exchange.shadow.isPending) exchange.shadow.onLate = (denial) => noteOne(exchange, denial);
+    note(finished) {
+      const { shadow } = finished.exchange;
+      for (const denial of shadow.denials ?? []) noteOne(finished, denial);
+      if (shadow.isPending) shadow.onLate = (denial) => noteOne(finished, denial);
     },
     report: () => ({
       since: new Date(nowMs).toISOString(),

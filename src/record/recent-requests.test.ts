@@ -6,6 +6,7 @@ import { collectGarbage } from "../base/heap-pressure.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { HeaderList } from "../http/headers.ts";
+import { FinishedRequest } from "./finished-request.ts";
 import { createRecentRequests, RECENT_REQUESTS, type RecentRequestsOptions } from "./recent-requests.ts";
 import { createRedaction } from "./trace/redact.ts";
 import { createKeptTraces } from "./trace/trace.ts";
@@ -26,7 +27,7 @@ function pass(recent: ReturnType<typeof recentRequests>, parts: ExchangeParts = 
   const exchange = anExchange(parts);
   exchange.trace = recent.begin(exchange);
   exchange.response = { status: outcome.status ?? 0, headers: new HeaderList(), source: "upstream" };
-  recent.settled(exchange, outcome, 5);
+  recent.settled(new FinishedRequest(exchange, outcome, 5));
   return exchange;
 }
 
@@ -75,7 +76,7 @@ test("a request that takes the place of an older one shows no fields of it", () 
     exchange.failure = { code: "overloaded", source: "gateway", message: "old", detail: "old" };
     exchange.deniedInShadow("old", "old");
     recent.begin(exchange);
-    recent.settled(exchange, failed, 5);
+    recent.settled(new FinishedRequest(exchange, failed, 5));
   }
   const older = recent.list({ limit: 1 });
   const shown = JSON.stringify(older);
@@ -110,7 +111,7 @@ test("shows the client's path even if a policy rewrote it", () => {
   const exchange = anExchange({ path: "/asked" });
   recent.begin(exchange);
   exchange.request.path = "/rewritten";
-  recent.settled(exchange, complete, 5);
+  recent.settled(new FinishedRequest(exchange, complete, 5));
   assert.equal(recent.list({ limit: 1 })[0]?.path, "/asked");
 });
 
@@ -168,7 +169,7 @@ test("requests in flight are listed with their age until they end", async () => 
     recent.inFlight(10).map(({ path, ageMs }) => ({ path, ageMs })),
     [{ path: "/slow", ageMs: 1500 }],
   );
-  recent.settled(exchange, complete, 1500);
+  recent.settled(new FinishedRequest(exchange, complete, 1500));
   assert.deepEqual(recent.inFlight(10), []);
   assert.equal(recent.counts.inFlight, 0);
 });

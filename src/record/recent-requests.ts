@@ -2,20 +2,17 @@
  * Holds the most recent requests and those in flight for the admin interface.
  */
 
+import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import { LinkedList } from "../base/linked-list.ts";
-import { type Exchange, StateKey } from "../core/exchange.ts";
-import type { Outcome } from "../core/policy.ts";
-import {
-  createStringSharing,
-  FinishedRequest,
-  finishedState,
-  resultOfRequest,
-  toRequestRecord,
-  withoutText,
-} from "./finished-request.ts";
+import { type Exchange, type ShadowDenial, StateKey, type Step } from "../core/exchange.ts";
+import type { LlmAttributes, RequestAttributes } from "../core/request-attributes.ts";
+import { requestState, type SnapshotSource } from "../core/snapshot.ts";
+import type { Source } from "../core/source.ts";
+import { HeaderList } from "../http/headers.ts";
+import { type FinishedRequest, llmFields, mcpFields } from "./finished-request.ts";
 import { explainRequest } from "./trace/explain.ts";
-import type { RequestDetail, RequestRecord } from "./trace/record.ts";
+import type { JsonObject, RecordedAttempt, RequestDetail, RequestRecord } from "./trace/record.ts";
 import type { Redaction } from "./trace/redact.ts";
 import {
   bothWatchers,
@@ -27,6 +24,12 @@ import {
 } from "./trace/trace.ts";
 
 export const RECENT_REQUESTS = 500;
+const NO_HEADERS = new HeaderList();
+const NO_STEPS: readonly Step[] = [];
+const NO_ATTRIBUTES: RequestAttributes = {};
+const SHARED_STRINGS = 1_000;
+/** Longer strings are copied, so that the table stays small whatever paths clients send. */
+const MAX_SHARED_CHARS = 200;
 /** This many newest requests and all failed requests keep their headers. */
 export const WITH_HEADERS = 64;
 
@@ -42,7 +45,7 @@ export interface RecentRequestsOptions {
 export interface RecentRequests {
   /** Called at the start of every request. Returns a trace if the request is watched or recorded. */
   begin(exchange: Exchange): Trace | undefined;
-  settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+  settled(finished: FinishedRequest): void;
   list(options: { readonly limit: number; readonly since?: number }): RequestRecord[];
   /** Returns the kept requests with the id, newest first. */
   find(id: string): RequestDetail[];
@@ -66,15 +69,15 @@ export interface InFlightReport {
 export function createRecentRequests(options: RecentRequestsOptions): RecentRequests {
   const { clock, redaction, kept } = options;
   /** Once the ring is full, each request overwrites the oldest one, so the objects must not be returned to callers. */
-  const ring: FinishedRequest[] = [];
+  const ring: KeptRequest[] = [];
   const share = createStringSharing();
   const inFlight = new LinkedList<Exchange>();
   const ownRecording = new StateKey<TraceRecording>();
   const followers = new Set<(record: RequestRecord) => void>();
   let count = 0;
 
-  function* finished(): Generator<FinishedRequest> {
-    for (let i = 0; i < ring.length; i++) yield ring[(count - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
+  function* finished(): Generator<KeptRequest> {
+    for (let i = 0; i < ring.length; i++) yield ring[(count - 1 - i) % RECENT_REQUESTS] as KeptRequest;
   }
 
   return {
@@ -87,19 +90,20 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       return createTrace(clock, recording ? bothWatchers(watcher, recording) : watcher);
     },
 
-    settled(exchange, outcome, durationMs) {
+    settled(finished) {
+      const { exchange } = finished;
       inFlight.remove(exchange);
       if (exchange.records.isQuiet) {
-        if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
+        if (exchange.trace !== undefined) endTrace(exchange.trace, finished);
         return;
       }
-      if (ring.length < RECENT_REQUESTS) ring.push(new FinishedRequest());
-      const one = ring[count % RECENT_REQUESTS] as FinishedRequest;
-      one.set(options.nextSeq?.() ?? count, exchange, outcome, durationMs, { share, redaction });
+      if (ring.length < RECENT_REQUESTS) ring.push(new KeptRequest());
+      const one = ring[count % RECENT_REQUESTS] as KeptRequest;
+      one.set(options.nextSeq?.() ?? count, finished, { share, redaction });
       if (count >= WITH_HEADERS) ring[(count - WITH_HEADERS) % RECENT_REQUESTS]?.dropHeaders();
       count += 1;
-      if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
-      if (resultOfRequest(exchange, outcome) !== "ok") exchange.state(ownRecording)?.keep(exchange.id);
+      if (exchange.trace !== undefined) endTrace(exchange.trace, finished);
+      if (finished.result !== "ok") exchange.state(ownRecording)?.keep(exchange.id);
       if (followers.size > 0) {
         const record = toRequestRecord(one);
         for (const follower of followers) follower(record);
@@ -160,14 +164,204 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
   };
 }
 
-function endTrace(exchange: Exchange, trace: Trace, outcome: Outcome): void {
-  const { failure, attributes } = exchange;
+function endTrace(trace: Trace, finished: FinishedRequest): void {
+  const { failure, attributes } = finished.exchange;
   if (attributes.llm !== undefined)
     trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...withoutText(attributes.llm) } });
-  const error = failure?.message ?? (outcome.end === "complete" ? null : outcome.end);
-  const status = outcome.status ?? null;
-  const failed = outcome.end !== "complete" || (status ?? 0) >= 500;
+  const error = failure?.message ?? (finished.end === "complete" ? null : finished.end);
+  const status = finished.status ?? null;
+  const failed = finished.end !== "complete" || (status ?? 0) >= 500;
   const severity = failed ? "error" : error !== null || (status ?? 0) >= 400 ? "warn" : "info";
   trace.point({ type: "requestFinished", status, error }, severity);
   trace.finish();
+}
+
+/**
+ * Holds the fields of a finished request without bodies. The list of recent requests reuses these objects, because each
+ * collection of the young generation would copy new ones.
+ */
+class KeptRequest {
+  seq = 0;
+  id = "";
+  listener = "";
+  route: string | undefined = undefined;
+  source: Source | undefined = undefined;
+  startedAt = Number.NaN;
+  durationMs = Number.NaN;
+  /** NaN if no backend responded. */
+  upstreamMs = Number.NaN;
+  method = "";
+  scheme: SnapshotSource["request"]["scheme"] = "http";
+  host = "";
+  path = "";
+  rawPath = "";
+  query = "";
+  version: SnapshotSource["request"]["version"] = "1.1";
+  headers = NO_HEADERS;
+  responseHeaders: HeaderList | undefined = undefined;
+  credentialQuery: readonly string[] | undefined = undefined;
+  secrets: readonly string[] | undefined = undefined;
+  status: number | undefined = undefined;
+  end: FinishedRequest["end"] = "complete";
+  result: FinishedRequest["result"] = "ok";
+  subject: string | null = null;
+  responseBytes = 0;
+  answeredBy: "upstream" | "gateway" | null = null;
+  steps = NO_STEPS;
+  attempts: readonly RecordedAttempt[] | undefined = undefined;
+  failure: Exchange["failure"] = undefined;
+  rules: Exchange["checkedRules"] = undefined;
+  shadowDenials: readonly ShadowDenial[] | undefined = undefined;
+  attributes = NO_ATTRIBUTES;
+
+  /** Replaces all fields. `share` returns the string to keep instead of an equal one. */
+  set(
+    seq: number,
+    finished: FinishedRequest,
+    {
+      share,
+      redaction,
+    }: { readonly share: (text: string) => string; readonly redaction: Pick<Redaction, "host" | "scrub"> },
+  ): void {
+    const { exchange, status } = finished;
+    const { arrived, attributes, upstream, credentials, response } = exchange;
+    this.seq = seq;
+    this.id = exchange.id;
+    this.listener = exchange.listener;
+    this.route = exchange.route;
+    this.source = exchange.source;
+    this.startedAt = exchange.startedAt;
+    this.durationMs = finished.durationMs;
+    this.upstreamMs =
+      upstream.startedMs === undefined || upstream.headMs === undefined
+        ? Number.NaN
+        : upstream.headMs - upstream.startedMs;
+    this.method = share(arrived.method);
+    this.scheme = arrived.scheme;
+    this.host = share(redaction.host(exchange.originalHost));
+    this.path = share(exchange.originalPath);
+    this.rawPath = share(arrived.rawPath);
+    this.query = share(exchange.originalQuery);
+    this.version = arrived.version;
+    this.headers = arrived.headers;
+    this.responseHeaders = status === undefined ? undefined : response?.headers;
+    this.credentialQuery = credentials.query;
+    this.secrets = credentials.secrets;
+    this.status = status;
+    this.end = finished.end;
+    this.result = finished.result;
+    this.subject = finished.subject;
+    this.responseBytes = finished.responseBytes;
+    this.answeredBy = status === undefined ? null : (response?.source ?? null);
+    this.steps = exchange.steps.length === 0 ? NO_STEPS : exchange.steps;
+    this.attempts = finished.attempts(redaction);
+    this.failure = exchange.failure;
+    this.rules = exchange.checkedRules?.map((rule) =>
+      rule.values === undefined
+        ? rule
+        : { ...rule, values: redaction.scrub(rule.values, arrived.headers.pairs, credentials.secrets) },
+    );
+    this.shadowDenials = exchange.shadow.denials;
+    // The original object may reference the whole body.
+    this.attributes = attributes.llm ? { ...attributes, llm: withoutText(attributes.llm) } : attributes;
+  }
+
+  /** Headers are most of a request's size. Requests that did not succeed keep them. */
+  dropHeaders(): void {
+    if (this.result !== "ok") return;
+    this.headers = NO_HEADERS;
+    this.responseHeaders = undefined;
+    this.secrets = undefined;
+  }
+}
+
+/**
+ * Returns a function that returns the same string for equal strings. The parser slices its strings from the head of the
+ * request, so that each of them would keep the head in memory.
+ */
+function createStringSharing(): (text: string) => string {
+  const known = new Map<string, string>();
+  return (text) => {
+    if (text.length > MAX_SHARED_CHARS) return Buffer.from(text).toString();
+    const shared = known.get(text);
+    if (shared !== undefined) return shared;
+    if (known.size >= SHARED_STRINGS) known.clear();
+    const copy = Buffer.from(text).toString();
+    known.set(copy, copy);
+    return copy;
+  };
+}
+
+/** The prompt and the completion are for the access log and spans. They can be large and are not kept. */
+function withoutText({ prompt: _prompt, completion: _completion, ...llm }: LlmAttributes): LlmAttributes {
+  return llm;
+}
+
+/** Returns the attributes under the names that CEL expressions use. `headers` is absent if they are no longer kept. */
+function finishedState(one: KeptRequest, redaction: Redaction): JsonObject {
+  const { source, attributes, startedAt, headers, responseHeaders, secrets, status } = one;
+  const state = requestState(
+    {
+      request: one,
+      source: source as Source,
+      attributes,
+      startedAt,
+      credentials: { query: one.credentialQuery, secrets },
+    },
+    redaction,
+  );
+  const { headers: requestHeaders, ...requestFields } = state.request as JsonObject;
+  // A response may echo credentials of the request.
+  const hidden = [...redaction.secrets(headers.pairs), ...(secrets ?? [])];
+  return {
+    ...state,
+    request: { ...requestFields, ...(headers === NO_HEADERS ? {} : { headers: requestHeaders }) },
+    ...(status === undefined
+      ? {}
+      : {
+          response: {
+            code: status,
+            ...(responseHeaders ? { headers: redaction.headers(responseHeaders.pairs, hidden) } : {}),
+          },
+        }),
+    proxy: {
+      listener: { name: one.listener },
+      ...(one.route === undefined ? {} : { route: { name: one.route } }),
+    },
+  };
+}
+
+function toRequestRecord(one: KeptRequest): RequestRecord {
+  const { failure, shadowDenials, attributes } = one;
+  const { backend, mcp, llm } = attributes;
+  return {
+    seq: one.seq,
+    id: one.id,
+    time: new Date(one.startedAt).toISOString(),
+    durationMs: round(one.durationMs),
+    listener: one.listener,
+    route: one.route ?? null,
+    backend: backend?.name ?? null,
+    method: one.method,
+    host: one.host,
+    path: one.path,
+    source: one.source as Source,
+    status: one.status ?? null,
+    answeredBy: one.answeredBy,
+    end: one.end,
+    responseBytes: one.responseBytes,
+    upstreamMs: Number.isNaN(one.upstreamMs) ? null : round(one.upstreamMs),
+    subject: one.subject,
+    ...(mcp ? { mcp: mcpFields(mcp) } : {}),
+    ...(llm ? { llm: llmFields(llm) } : {}),
+    steps: one.steps,
+    ...(one.attempts === undefined ? {} : { attempts: one.attempts }),
+    ...(failure ? { failure } : {}),
+    ...(one.rules ? { rules: one.rules } : {}),
+    ...(shadowDenials ? { shadow: shadowDenials.map(({ policy, detail }) => ({ policy, reason: detail })) } : {}),
+  };
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
 }

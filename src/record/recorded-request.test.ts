@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { ERRORS, type FailureCode, RECORDED } from "../core/errors.ts";
 import { Exchange, NO_BODY } from "../core/exchange.ts";
 import { HeaderList } from "../http/headers.ts";
+import { FinishedRequest } from "./finished-request.ts";
 import { createRequestHistory, findOlder, RECORDED_REQUESTS, readSegments, readTraffic } from "./recorded-request.ts";
 import { resultOf } from "./trace/record.ts";
 import { createRedaction } from "./trace/redact.ts";
@@ -46,7 +47,7 @@ test("each record has the attributes of its own call, even if calls differ in on
   for (const mcp of calls) {
     const exchange = exchangeOf("one", []);
     exchange.attributes.mcp = mcp;
-    ring.note(exchange, outcome, 1);
+    ring.note(new FinishedRequest(exchange, outcome, 1));
   }
   assert.deepEqual(
     readSegments(ring.segments()).map(({ mcp }) => mcp),
@@ -72,7 +73,7 @@ test("a record survives serialization", () => {
     { phase: "route", policy: "jwtAuth", verdict: "passed", micros: 1 },
     { phase: "route", policy: "authorization", verdict: "refused", micros: 1 },
   );
-  ring.note(exchange, outcome, 1.5);
+  ring.note(new FinishedRequest(exchange, outcome, 1.5));
   const [record] = readSegments(ring.segments());
   assert.deepEqual(record, {
     at: 1000,
@@ -114,7 +115,7 @@ test("neither credentials nor copies of them are recorded", () => {
     `api_key=${planted}5&token_of=${planted}6&q=${planted}`,
   );
   exchange.credentials.secrets = [`${planted}7`];
-  ring.note(exchange, outcome, 1);
+  ring.note(new FinishedRequest(exchange, outcome, 1));
   const text = JSON.stringify(readSegments(ring.segments()));
   assert.doesNotMatch(text, /planted|"short"/);
   assert.match(text, /"x-copy","got <redacted>"/);
@@ -123,16 +124,17 @@ test("neither credentials nor copies of them are recorded", () => {
 test("keeps the last records in bounded memory and skips records that are too long", () => {
   const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 2 * RECORDED_REQUESTS + 5; i++)
-    ring.note(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1);
+    ring.note(new FinishedRequest(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1));
   const records = readSegments(ring.segments());
   assert.equal(records.length, RECORDED_REQUESTS);
   assert.deepEqual(
     [records[0]?.id, records.at(-1)?.id],
     [`r${RECORDED_REQUESTS + 5}`, `r${2 * RECORDED_REQUESTS + 4}`],
   );
-  ring.note(exchangeOf("long", ["x-a", "b".repeat(40_000)]), outcome, 1);
+  ring.note(new FinishedRequest(exchangeOf("long", ["x-a", "b".repeat(40_000)]), outcome, 1));
   assert.deepEqual([ring.counts.requests, ring.counts.leftOut], [RECORDED_REQUESTS, 1]);
-  for (let i = 0; i < 1000; i++) ring.note(exchangeOf(`l${i}`, ["x-a", "b".repeat(30_000)]), outcome, 1);
+  for (let i = 0; i < 1000; i++)
+    ring.note(new FinishedRequest(exchangeOf(`l${i}`, ["x-a", "b".repeat(30_000)]), outcome, 1));
   assert.ok(ring.counts.bytes <= 16 * 1024 * 1024, String(ring.counts.bytes));
   assert.equal(readSegments(ring.segments()).at(-1)?.id, "l999");
 });
@@ -141,22 +143,22 @@ test("a follower receives each record until it unsubscribes", () => {
   const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   const heard: string[] = [];
   const withdraw = ring.follow((text) => heard.push(text.split("\n")[1] as string));
-  ring.note(exchangeOf("one", []), outcome, 1);
+  ring.note(new FinishedRequest(exchangeOf("one", []), outcome, 1));
   withdraw();
-  ring.note(exchangeOf("two", []), outcome, 1);
+  ring.note(new FinishedRequest(exchangeOf("two", []), outcome, 1));
   assert.deepEqual(heard, ["one"]);
 });
 
 test("samples requests above the rate, but records all for a follower", () => {
   const ring = createRequestHistory(createRedaction(), 50);
-  for (let i = 0; i < 100; i++) ring.note(exchangeOf(`r${i}`, []), outcome, 0);
+  for (let i = 0; i < 100; i++) ring.note(new FinishedRequest(exchangeOf(`r${i}`, []), outcome, 0));
   assert.equal(ring.counts.requests, 5);
   // 100 ms later.
-  ring.note(exchangeOf("later", []), outcome, 100);
+  ring.note(new FinishedRequest(exchangeOf("later", []), outcome, 100));
   assert.equal(ring.counts.requests, 6);
   const heard: string[] = [];
   const stop = ring.follow((text) => heard.push(text));
-  for (let i = 0; i < 100; i++) ring.note(exchangeOf(`f${i}`, []), outcome, 100);
+  for (let i = 0; i < 100; i++) ring.note(new FinishedRequest(exchangeOf(`f${i}`, []), outcome, 100));
   stop();
   assert.equal(heard.length, 100);
 });
@@ -168,7 +170,7 @@ test("traffic is read in order of arrival, not of completion", () => {
     ["first", 1],
     ["second", 3],
   ] as const)
-    ring.note(Object.assign(exchangeOf(id, []), { startedAt }), outcome, 1);
+    ring.note(new FinishedRequest(Object.assign(exchangeOf(id, []), { startedAt }), outcome, 1));
   const traffic = readTraffic(ring.segments());
   assert.equal(traffic.firstAt, 1);
   assert.deepEqual(
@@ -183,14 +185,8 @@ test("traffic is read in order of arrival, not of completion", () => {
 test("an older request shows headers of every name", () => {
   const ring = createRequestHistory(createRedaction());
   const names = Object.getOwnPropertyNames(Object.prototype).map((name) => name.toLowerCase());
-  ring.note(
-    exchangeOf(
-      "one",
-      [...names, ...names].flatMap((name) => [name, `of ${name}`]),
-    ),
-    outcome,
-    1.5,
-  );
+  const sent = [...names, ...names].flatMap((name) => [name, `of ${name}`]);
+  ring.note(new FinishedRequest(exchangeOf("one", sent), outcome, 1.5));
   const [found] = findOlder(ring, "one");
   const headers = (found?.requestState?.request as { headers?: Record<string, string[]> } | undefined)?.headers ?? {};
   for (const name of names) assert.deepEqual(headers[name], [`of ${name}`, `of ${name}`]);
@@ -206,7 +202,7 @@ test("an older request has the result that it had when it was recent, for each r
       const failure = { code: code as FailureCode, source, message: "no", detail: undefined };
       const exchange = exchangeOf(`${code}-${status}`, []);
       exchange.failure = failure;
-      ring.note(exchange, { ...outcome, status }, 1);
+      ring.note(new FinishedRequest(exchange, { ...outcome, status }, 1));
       const [older] = findOlder(ring, `${code}-${status}`);
       assert.ok(older);
       assert.equal(resultOf(older), resultOf({ status, end: "complete", failure }), `${code} with ${status}`);

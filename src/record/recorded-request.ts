@@ -7,13 +7,13 @@
 import { Buffer } from "node:buffer";
 import { peerInput } from "../base/peer-inputs.ts";
 import { failureSource } from "../core/errors.ts";
-import type { Exchange } from "../core/exchange.ts";
-import type { Outcome } from "../core/policy.ts";
-import { requestSubject, shownPrincipal } from "../core/principal.ts";
+import { shownPrincipal } from "../core/principal.ts";
 import type { Claims, LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
 import type { Source } from "../core/source.ts";
 import { canonicalPath, pathAndQuery } from "../http/request-path.ts";
 import { readJson } from "../json/read-json.ts";
+import { type FinishedRequest, llmFields, mcpFields, parseStep, stepsText } from "./finished-request.ts";
+import { oneLine } from "./history/row-batch.ts";
 import { explainRequest } from "./trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "./trace/record.ts";
 import { REDACTED, type Redaction, withoutCopies } from "./trace/redact.ts";
@@ -58,7 +58,8 @@ const FIXED_FIELDS = 21;
 /** Many requests share the same claims and keys, so each object is serialized once. */
 const written = new WeakMap<object, string>();
 
-export function recordText(exchange: Exchange, outcome: Outcome, durationMs: number, redaction: Redaction): string {
+function recordText(finished: FinishedRequest, redaction: Redaction): string {
+  const { exchange, durationMs, status } = finished;
   const {
     arrived,
     attributes,
@@ -72,7 +73,7 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   const identity = source.identity === undefined ? "" : oneLine(source.identity);
   const principals =
     attributes.apiKey === undefined && attributes.basicAuth === undefined ? "" : shownPrincipals(principal);
-  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${redaction.host(exchange.originalHost)}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(attributes)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(attributes.jwt)}\n${jsonOnce(attributes.apiKey)}\n${mcpText(attributes.mcp)}\n${llmText(attributes.llm)}`;
+  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${redaction.host(exchange.originalHost)}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${status ?? ""}\n${failure?.code ?? ""}\n${oneLine(finished.subject ?? "")}\n${stepsText(exchange.steps, false)}\n${principals}\n${jsonOnce(attributes.jwt)}\n${jsonOnce(attributes.apiKey)}\n${mcpText(attributes.mcp)}\n${llmText(attributes.llm)}`;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
     if (!redaction.isSensitive(name)) text += `\n${name}\n${pairs[i + 1]}`;
@@ -134,13 +135,6 @@ export function readRecord(text: string, parse: ParseJson = readAttributes): Rec
   const llm = parseObject(field(20), parse);
   if (llm !== undefined) record.llm = llm as LlmAttributes;
   return record;
-}
-
-function policiesText({ steps }: Exchange): string {
-  let text = "";
-  for (const { policy, verdict } of steps)
-    text += `${text === "" ? "" : ","}${policy}${verdict === "passed" ? "" : `=${verdict}`}`;
-  return text;
 }
 
 function shownPrincipals(principal: string | undefined): string {
@@ -206,16 +200,6 @@ function withoutRepeated(text: string, secrets: readonly string[]): string {
     .join(FIELD);
 }
 
-function subjectText(attributes: Exchange["attributes"]): string {
-  return attributes.jwt === undefined && attributes.apiKey === undefined && attributes.basicAuth === undefined
-    ? ""
-    : oneLine(requestSubject(attributes) ?? "");
-}
-
-function oneLine(text: string): string {
-  return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;
-}
-
 function parseObject(text: string, parse: ParseJson): object | undefined {
   if (text === "") return undefined;
   try {
@@ -245,7 +229,7 @@ interface Segment {
 
 export interface RequestHistory {
   /** Records a finished request, unless its record is too large or, without a follower, the rate limit is exceeded. */
-  note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+  note(finished: FinishedRequest): void;
   /** Returns copies of the buffers, oldest first. */
   segments(): Uint8Array[];
   /** Returns the live buffers, oldest first. They are reused, so callers must read them synchronously. */
@@ -290,9 +274,9 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
   }
 
   return {
-    note(exchange, outcome, durationMs) {
-      if (isTooMany(exchange.startedAt + durationMs) && followers.size === 0) return;
-      const text = recordText(exchange, outcome, durationMs, redaction);
+    note(finished) {
+      if (isTooMany(finished.exchange.startedAt + finished.durationMs) && followers.size === 0) return;
+      const text = recordText(finished, redaction);
       const worst = text.length * 3 + 1;
       const bytes = worst <= MAX_RECORD_BYTES ? worst : Buffer.byteLength(text) + 1;
       if (bytes > MAX_RECORD_BYTES) {
@@ -448,38 +432,8 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
     isShort: true,
     ...(mcp ? { mcp: mcpFields(mcp) } : {}),
     ...(llm ? { llm: llmFields(llm) } : {}),
-    steps: policies.map((text) => {
-      const [policy = "", verdict] = text.split("=");
-      return {
-        phase: "route" as const,
-        policy,
-        verdict: verdict === "refused" || verdict === "answered" ? verdict : ("passed" as const),
-        micros: 0,
-      };
-    }),
+    steps: policies.map((text) => parseStep("route", text)),
     ...(code === null ? {} : { failure: { code, source: failureSource(code), message: code } }),
-  };
-}
-
-function mcpFields(mcp: NonNullable<RecordedRequest["mcp"]>): NonNullable<RequestRecord["mcp"]> {
-  const { methodName, tool, prompt, resource } = mcp;
-  const name = tool?.name ?? prompt?.name ?? resource?.uri;
-  const target = tool?.target ?? prompt?.target ?? resource?.target ?? mcp.target;
-  return {
-    ...(methodName === undefined ? {} : { method: methodName }),
-    ...(target === undefined ? {} : { target }),
-    ...(name === undefined ? {} : { name }),
-  };
-}
-
-function llmFields(llm: NonNullable<RecordedRequest["llm"]>): NonNullable<RequestRecord["llm"]> {
-  const { provider, requestModel, responseModel, inputTokens, outputTokens } = llm;
-  const model = responseModel ?? requestModel;
-  return {
-    ...(provider === undefined ? {} : { provider }),
-    ...(model === undefined ? {} : { model }),
-    ...(inputTokens === undefined ? {} : { inputTokens }),
-    ...(outputTokens === undefined ? {} : { outputTokens }),
   };
 }
 

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { anExchange } from "../../test/support/exchange.ts";
 import { Random } from "../../test/support/random.ts";
 import type { Outcome } from "../core/policy.ts";
+import { FinishedRequest } from "./finished-request.ts";
 import { createMetrics } from "./log/metrics.ts";
 import { createRequestMetrics } from "./request-metrics.ts";
 
@@ -30,7 +31,8 @@ test("whatever methods, statuses, and keys a client and a backend choose, the se
       ? random.pick(["GET", "DELETE", "PROPFIND", "MKCOL"])
       : `X${i}`.repeat(1 + random.int(2_000));
     const apiKey = { name: random.oneIn(2) ? `key-${i % 3_000}` : "k".repeat(random.int(100_000)) };
-    record(anExchange({ method, ...(random.oneIn(10) ? { apiKey } : {}) }), outcome(100 + random.int(900)), 1);
+    const exchange = anExchange({ method, ...(random.oneIn(10) ? { apiKey } : {}) });
+    record(new FinishedRequest(exchange, outcome(100 + random.int(900)), 1));
   }
   assert.equal(values("method").size, 3);
   assert.deepEqual([...values("method")].sort(), ["DELETE", "GET", "other"]);
@@ -42,10 +44,10 @@ test("whatever methods, statuses, and keys a client and a backend choose, the se
 
 test("registered statuses keep their labels, and so do a few others, such as 529", () => {
   const { record, values } = start();
-  for (const status of [200, 404, 529, 502]) record(anExchange(), outcome(status), 1);
-  for (let status = 600; status < 1_000; status++) record(anExchange(), outcome(status), 1);
-  record(anExchange(), outcome(503), 1);
-  record(anExchange(), outcome(undefined), 1);
+  for (const status of [200, 404, 529, 502]) record(new FinishedRequest(anExchange(), outcome(status), 1));
+  for (let status = 600; status < 1_000; status++) record(new FinishedRequest(anExchange(), outcome(status), 1));
+  record(new FinishedRequest(anExchange(), outcome(503), 1));
+  record(new FinishedRequest(anExchange(), outcome(undefined), 1));
   for (const status of ["200", "404", "529", "502", "503", "other", ""])
     assert.ok(values("status").has(status), status);
   assert.ok(!values("status").has("999"));

@@ -2,10 +2,8 @@
  * Records the metrics of finished requests.
  */
 import { STATUS_CODES } from "node:http";
-import type { Exchange } from "../core/exchange.ts";
-import type { Outcome } from "../core/policy.ts";
 import { methodLabel } from "../http/request-methods.ts";
-import { resultOfRequest } from "./finished-request.ts";
+import { type FinishedRequest, mcpServer } from "./finished-request.ts";
 import { boundedLabel, type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "./log/metrics.ts";
 
 const LABELS = ["gateway", "route", "backend", "method", "status", "outcome", "error"] as const;
@@ -33,7 +31,7 @@ interface Series {
   readonly bytes: Counter;
 }
 
-export type RequestMetrics = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
+export type RequestMetrics = (finished: FinishedRequest) => void;
 
 export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   const requests = metrics.counter(
@@ -88,12 +86,11 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     return series;
   }
 
-  return (exchange, outcome, durationMs) => {
+  return ({ exchange, status: code, result, responseBytes, durationMs }) => {
     const { listener, route = "", attributes, request, failure } = exchange;
     const backend = attributes.backend?.name ?? "";
     const method = methodLabel(request.method);
-    const status = outcome.status === undefined ? "" : statusLabel(outcome.status);
-    const result = resultOfRequest(exchange, outcome);
+    const status = code === undefined ? "" : statusLabel(code);
     const error = failure?.code ?? "";
     // Comparing with the previous labels is cheaper than building a key.
     let series = last;
@@ -101,17 +98,17 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
       series = last = getOrCreateSeries([listener, route, backend, method, status, result, error]);
     series.count.add();
     series.duration.observe(durationMs / 1000);
-    series.bytes.add(outcome.responseBytes);
+    series.bytes.add(responseBytes);
     if (attributes.apiKey !== undefined) {
       const key = labelOfKey(nameOfKey(attributes.apiKey));
-      keys.labels(key, outcome.status === undefined ? "none" : `${Math.floor(outcome.status / 100)}xx`).add();
+      keys.labels(key, code === undefined ? "none" : `${Math.floor(code / 100)}xx`).add();
       const { inputTokens, outputTokens } = attributes.llm ?? {};
       if (inputTokens) keyTokens.labels(key, "input").add(inputTokens);
       if (outputTokens) keyTokens.labels(key, "output").add(outputTokens);
     }
-    const target = attributes.mcp?.tool?.target ?? attributes.mcp?.target;
-    if (target !== undefined && attributes.mcp?.outcome !== undefined)
-      mcpDurations.labels(backend, target).observe(durationMs / 1000);
+    const { mcp } = attributes;
+    const target = mcp?.outcome === undefined ? undefined : mcpServer(mcp);
+    if (target !== undefined) mcpDurations.labels(backend, target).observe(durationMs / 1000);
   };
 }
 

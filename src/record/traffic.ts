@@ -1,49 +1,52 @@
 /**
  * Keeps traffic statistics of the last day in memory: in total, with fine slots for an hour and coarse slots for a day,
- * and by route, model, tool, key, user, and error. All have the same windows.
+ * and by route, model, tool, key, user, and error, with coarser slots. All have the same windows.
  */
 import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import { peerInput } from "../base/peer-inputs.ts";
-import type { Exchange } from "../core/exchange.ts";
-import type { Outcome } from "../core/policy.ts";
-import { requestSubject } from "../core/principal.ts";
 import { readJson } from "../json/read-json.ts";
-import { resultOfRequest } from "./finished-request.ts";
-import type { RequestResult } from "./trace/record.ts";
+import { type FinishedRequest, llmModel } from "./finished-request.ts";
 import {
+  DURATION_BINS,
   durationBin,
+  type HistoryPoint,
   type HistoryReport,
   OTHER_NAMES,
+  sumOfTraffic,
   TRAFFIC_GROUPS,
   type TrafficGroup,
+  type TrafficNumbers,
   type TrafficRows,
 } from "./trace/traffic-numbers.ts";
-import { addToSeries, createTrafficGroups, groupSlotMs, type Series, windowOf } from "./traffic-groups.ts";
-import {
-  addSample,
-  createRing,
-  PACKED_LENGTH,
-  packRing,
-  pointsIn,
-  type Ring,
-  type TrafficSample,
-  totalIn,
-  unpackRing,
-} from "./traffic-ring.ts";
 
 const HISTORY = peerInput("store/traffic-history");
 
-/** One slot of the groups longer than an hour and a day. */
-const FINE = { slotMs: 10_000, slots: 366 };
-const COARSE = { slotMs: 300_000, slots: 300 };
+/** The slots of the total and of the groups, one longer than an hour and a day. */
+const TOTAL = { fine: { slotMs: 10_000, slots: 366 }, coarse: { slotMs: 300_000, slots: 300 } };
+const GROUPS = { fine: { slotMs: 60_000, slots: 61 }, coarse: { slotMs: 3_600_000, slots: 25 } };
+/** Longer ranges use the coarse slots. */
 const FINE_SECONDS = 3_600;
 export const HISTORY_SECONDS = 86_400;
 /** Names come from clients. Longer ones are not counted by name. */
 const MAX_NAME_CHARS = 200;
+/**
+ * Bounds memory, because some names come from clients: a series takes 4 KB, and up to 30 KB with requests in every
+ * slot. A further name replaces a series without requests in the last hour; if there is none, the name is not counted.
+ */
+const MAX_SERIES: Readonly<Record<TrafficGroup, number>> = {
+  node: 600,
+  model: 100,
+  tool: 200,
+  key: 100,
+  user: 100,
+  error: 100,
+};
+/** Bounds what is written to the store every minute. */
+const MAX_PACKED_SERIES = 40;
 
 export interface TrafficHistory {
-  count(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+  count(finished: FinishedRequest): void;
   report(rangeSeconds: number): HistoryReport;
   /** Returns only the traffic whose name in this group matches. */
   reportOf(group: TrafficGroup, matches: (name: readonly string[]) => boolean, rangeSeconds: number): HistoryReport;
@@ -53,88 +56,158 @@ export interface TrafficHistory {
   unpack(text: string): void;
 }
 
+interface Series {
+  readonly name: readonly string[];
+  readonly fine: Ring;
+  readonly coarse: Ring;
+  /** When the last request ended. Undefined if it was in an earlier process. */
+  lastMs?: number;
+}
+
 export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory {
-  const rings = [FINE, COARSE].map(createRing);
-  const groups = createTrafficGroups();
+  const total = createSeries([], TOTAL);
+  const groups = new Map(TRAFFIC_GROUPS.map((group) => [group, new Map<string, Series>()]));
+  const nextEvictionMs = new Map<TrafficGroup, number>();
   // Slots are based on wall-clock time, so that their numbers are the same in all threads.
   let knownSinceMs = clock.now();
   let lastNode: Series | undefined;
 
-  function nodeSeries({ listener, route = "", attributes }: Exchange, nowMs: number): Series | undefined {
+  const seriesOf = (group: TrafficGroup): Map<string, Series> => groups.get(group) as Map<string, Series>;
+
+  /** Returns undefined if the name is new and may not be added, or if the group is full. */
+  function open(group: TrafficGroup, name: readonly string[], nowMs: number, mayAdd = true): Series | undefined {
+    const all = seriesOf(group);
+    const key = name.join("\n");
+    const known = all.get(key);
+    if (known !== undefined) return known;
+    const isFull = all.size >= MAX_SERIES[group] && name.at(-1) !== OTHER_NAMES;
+    if (!mayAdd || (isFull && !evictIdle(group, nowMs))) return undefined;
+    const series = createSeries(name, GROUPS);
+    all.set(key, series);
+    return series;
+  }
+
+  /** Looks at most once a minute, so that invented names cost little. */
+  function evictIdle(group: TrafficGroup, nowMs: number): boolean {
+    if (nowMs < (nextEvictionMs.get(group) ?? 0)) return false;
+    nextEvictionMs.set(group, nowMs + GROUPS.fine.slotMs);
+    const all = seriesOf(group);
+    const before = all.size;
+    for (const [key, { fine }] of all) if (requestsIn(fine, 0, nowMs).every((count) => count === 0)) all.delete(key);
+    return all.size < before;
+  }
+
+  function nodeSeries({ exchange: { listener, route = "", attributes } }: FinishedRequest, nowMs: number) {
     const backend = attributes.backend?.name ?? "";
     const known = lastNode?.name;
     // Comparing with the previous request is cheaper than building a key.
     if (known === undefined || known[0] !== listener || known[1] !== route || known[2] !== backend)
-      lastNode = groups.open("node", [listener, route, backend], nowMs);
+      lastNode = open("node", [listener, route, backend], nowMs);
     return lastNode;
   }
 
-  function reportIn(those: readonly Ring[], slotMs: number, rangeSeconds: number): HistoryReport {
+  function reportIn(those: readonly Series[], sizes: typeof TOTAL, rangeSeconds: number): HistoryReport {
     const nowMs = clock.now();
     const span = windowOf(nowMs, knownSinceMs, rangeSeconds);
+    const rings = those.map((series) => ringOf(series, rangeSeconds));
     const { windowSeconds, coveredSeconds } = span;
+    const { slotMs } = ringOf(sizes, rangeSeconds);
     return {
       slotSeconds: slotMs / 1000,
       windowSeconds,
       coveredSeconds,
-      points: pointsIn(those, slotMs, span, nowMs),
-      total: totalIn(those, span, nowMs),
+      points: pointsIn(rings, slotMs, span, nowMs),
+      total: totalIn(rings, span.fromMs, nowMs),
     };
   }
 
   return {
-    count(exchange, outcome, durationMs) {
+    count(finished) {
       const nowMs = clock.now();
-      const sample = sampleOf(exchange, outcome, durationMs);
-      for (const ring of rings) addSample(ring, nowMs, sample);
-      addToSeries(nodeSeries(exchange, nowMs), nowMs, sample);
-      for (const { group, name, mayAdd } of namesOf(exchange, outcome, sample.result)) {
+      const sample = sampleOf(finished);
+      addToSeries(total, nowMs, sample);
+      addToSeries(nodeSeries(finished, nowMs), nowMs, sample);
+      for (const { group, name, mayAdd } of namesOf(finished)) {
         const isShort = name.every((part) => part.length <= MAX_NAME_CHARS);
-        const series = isShort ? groups.open(group, name, nowMs, mayAdd) : undefined;
-        addToSeries(series ?? groups.open(group, OTHER[group], nowMs), nowMs, sample);
+        const series = isShort ? open(group, name, nowMs, mayAdd) : undefined;
+        addToSeries(series ?? open(group, OTHER[group], nowMs), nowMs, sample);
       }
     },
 
-    report(rangeSeconds) {
-      const ring = rings[rangeSeconds <= FINE_SECONDS ? 0 : 1] as (typeof rings)[number];
-      return reportIn([ring], ring.slotMs, rangeSeconds);
-    },
+    report: (rangeSeconds) => reportIn([total], TOTAL, rangeSeconds),
 
     reportOf: (group, matches, rangeSeconds) =>
-      reportIn(groups.find(group, matches, rangeSeconds), groupSlotMs(rangeSeconds), rangeSeconds),
+      reportIn(
+        [...seriesOf(group).values()].filter(({ name }) => matches(name)),
+        GROUPS,
+        rangeSeconds,
+      ),
 
-    rows: (group, rangeSeconds) => groups.rows(group, clock.now(), knownSinceMs, rangeSeconds),
+    rows(group, rangeSeconds) {
+      const nowMs = clock.now();
+      const { fromMs, windowSeconds, coveredSeconds } = windowOf(nowMs, knownSinceMs, rangeSeconds);
+      const rows = [...seriesOf(group).values()].flatMap((series) => {
+        const { name, lastMs } = series;
+        const ring = ringOf(series, rangeSeconds);
+        const numbers = totalIn([ring], fromMs, nowMs);
+        const last = lastMs === undefined ? {} : { lastAt: new Date(lastMs).toISOString() };
+        return numbers.requests === 0 ? [] : [{ name, ...numbers, trend: requestsIn(ring, fromMs, nowMs), ...last }];
+      });
+      const slotSeconds = ringOf(GROUPS, rangeSeconds).slotMs / 1000;
+      return { slotSeconds, windowSeconds, coveredSeconds, rows: rows.sort((a, b) => b.requests - a.requests) };
+    },
 
     packed() {
       const nowMs = clock.now();
-      return JSON.stringify({
-        version: PACKED_VERSION,
-        total: rings.map((ring) => packRing(ring, nowMs)),
-        groups: groups.pack(nowMs),
-      });
+      const packed = ({ fine, coarse }: Series) => [packRing(fine, nowMs), packRing(coarse, nowMs)];
+      const busiest = (["node", "error"] as const).flatMap((group) =>
+        [...seriesOf(group).values()]
+          .map((series) => ({ series, requests: totalIn([series.coarse], 0, nowMs).requests }))
+          .sort((a, b) => b.requests - a.requests)
+          .slice(0, MAX_PACKED_SERIES)
+          .map(({ series }) => [group, series.name, ...packed(series)]),
+      );
+      return JSON.stringify({ version: PACKED_VERSION, total: packed(total), groups: busiest });
     },
 
     unpack(text) {
       const nowMs = clock.now();
       const packed = parsePacked(text);
+      const rings = [total.fine, total.coarse];
       for (const [i, slots] of (packed?.total ?? []).entries()) {
         const ring = rings[i];
         const oldest = ring && unpackRing(ring, nowMs, slots);
         if (oldest !== undefined) knownSinceMs = Math.min(knownSinceMs, oldest);
       }
-      for (const series of packed?.groups ?? []) groups.unpack(series, nowMs);
+      for (const [group, name, fine, coarse] of packed?.groups ?? []) {
+        const series = open(group, name, nowMs);
+        if (series === undefined) continue;
+        unpackRing(series.fine, nowMs, fine);
+        unpackRing(series.coarse, nowMs, coarse);
+      }
     },
   };
 }
 
-function sampleOf(
-  exchange: Exchange,
-  outcome: Outcome,
-  durationMs: number,
-): TrafficSample & { readonly result: RequestResult } {
-  const { llm, mcp } = exchange.attributes;
+function createSeries(name: readonly string[], { fine, coarse }: typeof TOTAL): Series {
+  return { name, fine: createRing(fine), coarse: createRing(coarse) };
+}
+
+function addToSeries(series: Series | undefined, nowMs: number, sample: TrafficSample): void {
+  if (series === undefined) return;
+  series.lastMs = nowMs;
+  addSample(series.fine, nowMs, sample);
+  addSample(series.coarse, nowMs, sample);
+}
+
+function ringOf<Ringlike>({ fine, coarse }: Record<"fine" | "coarse", Ringlike>, rangeSeconds: number): Ringlike {
+  return rangeSeconds <= FINE_SECONDS ? fine : coarse;
+}
+
+function sampleOf({ result, durationMs, exchange: { attributes } }: FinishedRequest): TrafficSample {
+  const { llm, mcp } = attributes;
   return {
-    result: resultOfRequest(exchange, outcome),
+    result,
     bin: durationBin(durationMs),
     isMcpCall: (mcp?.tool ?? mcp?.prompt ?? mcp?.resource) !== undefined,
     tokens: (llm?.inputTokens ?? 0) + (llm?.outputTokens ?? 0),
@@ -161,27 +234,221 @@ interface CountedName {
  * A model is counted if a provider was called. A rejected call of a tool adds no name, so that clients cannot fill the
  * group with invented ones.
  */
-function namesOf(
-  { route = "", attributes, failure }: Exchange,
-  { status }: Outcome,
-  result: RequestResult,
-): CountedName[] {
-  const { llm, mcp, apiKey } = attributes;
+function namesOf({ exchange, status, result, key, subject }: FinishedRequest): CountedName[] {
+  const { route = "", attributes, failure } = exchange;
+  const { llm, mcp } = attributes;
   const names: CountedName[] = [];
   const add = (group: CountedName["group"], name: readonly string[], mayAdd = true) =>
     names.push({ group, name, mayAdd });
-  const model = llm?.responseModel ?? llm?.requestModel;
+  const model = llm && llmModel(llm);
   if (llm?.provider !== undefined && model !== undefined) add("model", [model]);
   if (mcp?.tool !== undefined) add("tool", [mcp.tool.target, mcp.tool.name], result !== "rejected");
-  const key = apiKey?.name ?? apiKey?.user_id;
-  if (typeof key === "string") add("key", [key]);
-  const user = requestSubject(attributes);
-  if (user !== null) add("user", [user]);
+  if (key !== undefined) add("key", [key]);
+  if (subject !== null) add("user", [subject]);
   if (result === "failed" || result === "rejected") {
     const code = failure?.code ?? mcp?.outcome ?? (status === undefined ? "no_response" : String(status));
     add("error", [route, result, code]);
   }
   return names;
+}
+
+// A ring buffer of time slots uses typed arrays, because there are several for each route.
+
+/** The columns of a slot. A slot number of 0 means that the slot is empty. */
+const NUMBER = 0;
+const REQUESTS = 1;
+const FAILED = 2;
+const REJECTED = 3;
+const ABORTED = 4;
+const MCP_CALLS = 5;
+const TOKENS = 6;
+const COLUMNS = 7;
+/** A packed slot has the columns, the cost, and the durations. */
+const PACKED_LENGTH = { min: COLUMNS + 1, max: COLUMNS + 2 + DURATION_BINS };
+/** Slots hold only the bins between their shortest and their longest duration, and grow by this many. */
+const GROWTH_BINS = 8;
+
+interface Ring {
+  readonly slotMs: number;
+  readonly slots: number;
+  readonly counts: Uint32Array;
+  readonly costs: Float64Array;
+  /** The bins of each slot. They are allocated when the slot is used. */
+  readonly bins: (SlotBins | undefined)[];
+}
+
+interface SlotBins {
+  first: number;
+  counts: Uint32Array;
+}
+
+interface TrafficSample {
+  readonly result: string;
+  /** The bin of the duration (`durationBin`), which all rings share. */
+  readonly bin: number;
+  readonly isMcpCall: boolean;
+  readonly tokens: number;
+  readonly cost: number;
+}
+
+interface RingSpan {
+  readonly fromMs: number;
+  readonly windowSeconds: number;
+  /** The part of the window in which the gateway was running. */
+  readonly coveredSeconds: number;
+}
+
+function createRing({ slotMs, slots }: Pick<Ring, "slotMs" | "slots">): Ring {
+  return { slotMs, slots, counts: new Uint32Array(slots * COLUMNS), costs: new Float64Array(slots), bins: [] };
+}
+
+function addSample(ring: Ring, nowMs: number, sample: TrafficSample): void {
+  const { counts, costs } = ring;
+  const slot = openSlot(ring, Math.floor(nowMs / ring.slotMs));
+  const at = slot * COLUMNS;
+  add(counts, at + REQUESTS, 1);
+  if (sample.result === "failed") add(counts, at + FAILED, 1);
+  else if (sample.result === "rejected") add(counts, at + REJECTED, 1);
+  else if (sample.result === "aborted") add(counts, at + ABORTED, 1);
+  if (sample.isMcpCall) add(counts, at + MCP_CALLS, 1);
+  if (sample.tokens > 0) add(counts, at + TOKENS, sample.tokens);
+  if (sample.cost > 0) costs[slot] = (costs[slot] ?? 0) + sample.cost;
+  addToBin(ring, slot, sample.bin, 1);
+}
+
+/** All windows begin at a slot of the groups, which have the coarsest rings, so that every ring covers the same time. */
+function windowOf(nowMs: number, knownSinceMs: number, rangeSeconds: number): RingSpan {
+  const { slotMs, slots } = ringOf(GROUPS, rangeSeconds);
+  const wanted = Math.min(slots, 1 + Math.ceil((rangeSeconds * 1000) / slotMs));
+  const fromMs = (Math.floor(nowMs / slotMs) - wanted + 1) * slotMs;
+  const secondsSince = (ms: number): number => Math.max(1, (nowMs - ms) / 1000);
+  return {
+    fromMs,
+    windowSeconds: secondsSince(fromMs),
+    coveredSeconds: secondsSince(Math.max(fromMs, knownSinceMs)),
+  };
+}
+
+/** Returns the sum of all rings by slot. The rings must have slots of the same length. */
+function pointsIn(rings: readonly Ring[], slotMs: number, { fromMs }: RingSpan, nowMs: number): HistoryPoint[] {
+  const points: HistoryPoint[] = [];
+  for (let number = Math.floor(fromMs / slotMs); number * slotMs <= nowMs; number++)
+    points.push({ at: number * slotMs, ...sumOfTraffic(rings.flatMap((ring) => slotNumbers(ring, number))) });
+  return points;
+}
+
+function totalIn(rings: readonly Ring[], fromMs: number, nowMs: number): TrafficNumbers {
+  return sumOfTraffic(
+    rings.flatMap((ring) => numbersOfSlots(ring, fromMs, nowMs).flatMap((number) => slotNumbers(ring, number))),
+  );
+}
+
+function requestsIn(ring: Ring, fromMs: number, nowMs: number): number[] {
+  return numbersOfSlots(ring, fromMs, nowMs).map((number) => {
+    const at = slotOf(ring, number) * COLUMNS;
+    return ring.counts[at + NUMBER] === number ? (ring.counts[at + REQUESTS] ?? 0) : 0;
+  });
+}
+
+function numbersOfSlots({ slotMs, slots }: Ring, fromMs: number, nowMs: number): number[] {
+  const last = Math.floor(nowMs / slotMs);
+  const first = Math.max(last - slots + 1, Math.floor(fromMs / slotMs));
+  return Array.from({ length: last - first + 1 }, (_unused, i) => first + i);
+}
+
+function packRing(ring: Ring, nowMs: number): number[][] {
+  return numbersOfSlots(ring, 0, nowMs).flatMap((number) => {
+    const slot = slotOf(ring, number);
+    const at = slot * COLUMNS;
+    if (ring.counts[at + NUMBER] !== number) return [];
+    return [[...ring.counts.subarray(at, at + COLUMNS), ring.costs[slot] ?? 0, ...durationsOf(ring, slot)]];
+  });
+}
+
+/** Adds packed slots and ignores outdated and invalid ones. Returns the start of the oldest slot that was added. */
+function unpackRing(ring: Ring, nowMs: number, packed: readonly number[][]): number | undefined {
+  const last = Math.floor(nowMs / ring.slotMs);
+  let oldest: number | undefined;
+  for (const packedSlot of packed) {
+    const number = packedSlot[NUMBER] ?? 0;
+    const isOutdated = !Number.isInteger(number) || number > last || number <= last - ring.slots;
+    if (isOutdated || (ring.counts[slotOf(ring, number) * COLUMNS] ?? 0) > number) continue;
+    const slot = openSlot(ring, number);
+    for (let column = REQUESTS; column < COLUMNS; column++)
+      add(ring.counts, slot * COLUMNS + column, packedSlot[column] ?? 0);
+    ring.costs[slot] = (ring.costs[slot] ?? 0) + (packedSlot[COLUMNS] ?? 0);
+    const [first = 0, ...bins] = packedSlot.slice(COLUMNS + 1);
+    for (const [i, count] of bins.entries())
+      if (Number.isInteger(first) && first + i < DURATION_BINS && count > 0) addToBin(ring, slot, first + i, count);
+    oldest = Math.min(oldest ?? Number.POSITIVE_INFINITY, number * ring.slotMs);
+  }
+  return oldest;
+}
+
+/** Returns nothing if the slot is empty. */
+function slotNumbers(ring: Ring, number: number): TrafficNumbers[] {
+  const slot = slotOf(ring, number);
+  const column = (index: number): number => ring.counts[slot * COLUMNS + index] ?? 0;
+  if (column(NUMBER) !== number) return [];
+  return [
+    {
+      requests: column(REQUESTS),
+      failed: column(FAILED),
+      rejected: column(REJECTED),
+      aborted: column(ABORTED),
+      mcpCalls: column(MCP_CALLS),
+      tokens: column(TOKENS),
+      cost: ring.costs[slot] ?? 0,
+      p50Ms: null,
+      p95Ms: null,
+      p99Ms: null,
+      durations: durationsOf(ring, slot),
+    },
+  ];
+}
+
+function durationsOf(ring: Ring, slot: number): number[] {
+  const bins = ring.bins[slot];
+  const used = bins?.counts.findLastIndex((count) => count > 0) ?? -1;
+  return bins === undefined || used < 0 ? [] : [bins.first, ...bins.counts.subarray(0, used + 1)];
+}
+
+function openSlot(ring: Ring, number: number): number {
+  const slot = slotOf(ring, number);
+  const at = slot * COLUMNS;
+  if (ring.counts[at + NUMBER] !== number) {
+    ring.counts.fill(0, at, at + COLUMNS);
+    ring.counts[at + NUMBER] = number;
+    ring.costs[slot] = 0;
+    ring.bins[slot] = undefined;
+  }
+  return slot;
+}
+
+function addToBin(ring: Ring, slot: number, bin: number, count: number): void {
+  let bins = ring.bins[slot];
+  if (bins === undefined) {
+    const first = bin - (bin % GROWTH_BINS);
+    bins = ring.bins[slot] = { first, counts: new Uint32Array(GROWTH_BINS) };
+  } else if (bin < bins.first || bin >= bins.first + bins.counts.length) grow(bins, bin);
+  add(bins.counts, bin - bins.first, count);
+}
+
+function grow(bins: SlotBins, bin: number): void {
+  const { first, counts } = bins;
+  const from = Math.min(first, bin - (bin % GROWTH_BINS));
+  const to = Math.max(first + counts.length, bin - (bin % GROWTH_BINS) + GROWTH_BINS);
+  bins.first = from;
+  bins.counts = new Uint32Array(to - from);
+  bins.counts.set(counts, first - from);
+}
+
+function slotOf({ slots }: Pick<Ring, "slots">, number: number): number {
+  return number % slots;
+}
+
+function add(counts: Uint32Array, at: number, value: number): void {
+  counts[at] = (counts[at] ?? 0) + value;
 }
 
 const packedSlots = z.array(z.array(z.number().min(0)).min(PACKED_LENGTH.min).max(PACKED_LENGTH.max));

@@ -2,11 +2,13 @@
  * The history database: what it stores equals what clients count, for LLM, MCP and HTTP requests of every result, and
  * stays correct through migrations, retention, deletion, and several writers. Each scenario runs on both databases.
  */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { boundedKey } from "../../src/base/bounded-key.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import type { Outcome } from "../../src/core/policy.ts";
+import { FinishedRequest } from "../../src/record/finished-request.ts";
 import { NewerSchema, UnstorableRow } from "../../src/record/history/engine.ts";
 import { openHistory } from "../../src/record/history/history.ts";
 import { COLUMNS, type RowValues } from "../../src/record/history/history-row.ts";
@@ -328,7 +330,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
     for (const sub of names) {
       const exchange = anExchange({ jwt: { sub } });
       exchange.limits.spent = [{ account: `m/tokens/month/2026-11/=${boundedKey(sub)}`, amount: 1 }];
-      record(exchange, { status: 200, end: "complete", responseBytes: 0 } as Outcome, 1);
+      record(new FinishedRequest(exchange, { status: 200, end: "complete", responseBytes: 0 } as Outcome, 1));
     }
     assert.equal(await writeRows(engine, rows), names.length);
     const left = async () => (await engine.rows.stored()).rows;

@@ -1,12 +1,14 @@
 /**
  * Expressions on finished requests read every attribute of the CEL reference, or fail with the reason why it is not kept.
  */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { callAdmin } from "../../../test/support/admin.ts";
 import { anAnsweredExchange } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { ATTRIBUTES } from "../../cel/values/attributes.ts";
+import { FinishedRequest } from "../../record/finished-request.ts";
 import { createRecentRequests, WITH_HEADERS } from "../../record/recent-requests.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
 import { celEndpoint } from "./config.ts";
@@ -80,7 +82,7 @@ function finishedRequests(count = 1, status = 200) {
       source: { address: "192.0.2.1", port: 1, identity: "CN=ada" },
     });
     recent.begin(exchange);
-    recent.settled(exchange, { status, end: "complete", responseBytes: 3 }, 1);
+    recent.settled(new FinishedRequest(exchange, { status, end: "complete", responseBytes: 3 }, 1));
   }
   return async (expression: string, asked: string | readonly string[] = `request-${count - 1}`) => {
     const body = JSON.stringify({ expression, [typeof asked === "string" ? "requestId" : "requestIds"]: asked });

@@ -6,8 +6,8 @@
 import { z } from "zod";
 import { createBudget, type Expression } from "../../cel/expression.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
-import type { CheckedRule } from "../../core/exchange.ts";
 import { celSource } from "../../core/schema.ts";
+import type { RecordedRule } from "../../record/trace/record.ts";
 
 export const enforcement = z
   .enum(["enforce", "shadow"])
@@ -52,7 +52,7 @@ export interface Denial {
   /** Explains the denial to the operator. Call it before the attributes change. */
   explain(): string;
   /** Returns all rules with their results, for the operator. Call it before the attributes change. */
-  checked(): CheckedRule[];
+  checked(): RecordedRule[];
 }
 
 /** Returns undefined if the request is admitted. If an `allow` rule admitted it, `allowedBy` receives its source. */
@@ -62,7 +62,7 @@ export function denial(
   allowedBy?: (rule: string) => void,
 ): Denial | undefined {
   const budget = createBudget();
-  const checked = (): CheckedRule[] => checkedRules(rules, attributes);
+  const checked = (): RecordedRule[] => checkedRules(rules, attributes);
   const deniedBy = (rule: Expression, name: string, verdict?: string): Denial => ({
     rule: rule.source,
     checked,
@@ -98,7 +98,7 @@ export function denial(
 const MAX_CHECKED = 20;
 
 /** Does not evaluate the rules again, because the trace shows each evaluation. */
-function checkedRules(rules: AccessRules, attributes: CelAttributes): CheckedRule[] {
+function checkedRules(rules: AccessRules, attributes: CelAttributes): RecordedRule[] {
   const all = (["deny", "require", "allow"] as const).flatMap((kind) => rules[kind].map((rule) => ({ kind, rule })));
   return all.slice(0, MAX_CHECKED).map(({ kind, rule }) => {
     const wanted = kind !== "deny";

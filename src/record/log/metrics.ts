@@ -110,7 +110,7 @@ export function createMetrics(): Metrics {
   return {
     counter: (name, help, labelNames = []) =>
       once(name, () => {
-        const series: SeriesMap<Counter & { value: number }> = new Map();
+        const series: KnownSeries<Counter & { value: number }>[] = [];
         const family = createFamily(series, labelNames, () => ({
           value: 0,
           add(amount = 1) {
@@ -125,7 +125,7 @@ export function createMetrics(): Metrics {
 
     histogram: (name, help, buckets, labelNames = []) =>
       once(name, () => {
-        const series: SeriesMap<HistogramSeries> = new Map();
+        const series: KnownSeries<HistogramSeries>[] = [];
         const family = createFamily(series, labelNames, () => createHistogram(buckets));
         return {
           family,
@@ -174,7 +174,10 @@ interface Registered {
   collect(): MetricFamily;
 }
 
-type SeriesMap<Series> = Map<string, { readonly labels: Readonly<Record<string, string>>; readonly series: Series }>;
+interface KnownSeries<Series> {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly series: Series;
+}
 
 interface HistogramSeries extends Histogram {
   collect(): Pick<MetricPoint, "value" | "buckets">;
@@ -201,65 +204,45 @@ interface LabelNode<Series> {
 }
 
 function createFamily<Series>(
-  known: SeriesMap<Series>,
+  known: KnownSeries<Series>[],
   names: readonly string[],
   create: () => Series,
 ): Family<Series> {
-  const root = createNode<Series>();
+  const root: LabelNode<Series> = { series: undefined, next: new Map() };
 
-  function find(given: readonly string[]): Series {
-    const values = given.map((value) => (value.length > MAX_LABEL_CHARS ? OVERFLOW : value));
-    const key = seriesKey(names, values);
-    const found = known.get(key);
-    if (found) return found.series;
-    const isFull = known.size >= MAX_SERIES;
-    const keptValues = isFull ? names.map(() => OVERFLOW) : values;
-    const keptKey = seriesKey(names, keptValues);
-    const kept = known.get(keptKey);
-    if (kept) return kept.series;
-    const series = create();
-    known.set(keptKey, {
-      labels: Object.fromEntries(names.map((name, i) => [name, keptValues[i] ?? ""])),
-      series,
-    });
-    if (!isFull) createPath(root, names, values).series = series;
-    return series;
+  function find(values: readonly string[]): Series | undefined {
+    let node: LabelNode<Series> | undefined = root;
+    for (let i = 0; i < names.length && node !== undefined; i++) node = node.next.get(values[i] ?? "");
+    return node?.series;
   }
 
-  return {
-    labels(...values) {
-      let node: LabelNode<Series> | undefined = root;
-      for (let i = 0; i < names.length && node !== undefined; i++) node = node.next.get(values[i] ?? "");
-      return node?.series ?? find(values);
-    },
-  };
-}
-
-function createNode<Series>(): LabelNode<Series> {
-  return { series: undefined, next: new Map() };
-}
-
-function createPath<Series>(
-  root: LabelNode<Series>,
-  names: readonly string[],
-  values: readonly string[],
-): LabelNode<Series> {
-  let node = root;
-  for (let i = 0; i < names.length; i++) {
-    const value = values[i] ?? "";
-    const next = node.next.get(value) ?? createNode<Series>();
-    node.next.set(value, next);
-    node = next;
+  function findOrAdd(given: readonly string[]): Series {
+    const short = given.map((value) => (value.length > MAX_LABEL_CHARS ? OVERFLOW : value));
+    const found = find(short);
+    if (found !== undefined) return found;
+    const isFull = known.length >= MAX_SERIES;
+    const values = names.map((_, i) => (isFull ? OVERFLOW : (short[i] ?? "")));
+    let node = root;
+    for (const value of values) {
+      const next: LabelNode<Series> = node.next.get(value) ?? { series: undefined, next: new Map() };
+      node.next.set(value, next);
+      node = next;
+    }
+    if (node.series === undefined) {
+      node.series = create();
+      known.push({ labels: Object.fromEntries(names.map((name, i) => [name, values[i] ?? ""])), series: node.series });
+    }
+    return node.series;
   }
-  return node;
+
+  return { labels: (...values) => find(values) ?? findOrAdd(values) };
 }
 
-function seriesKey(names: readonly string[], values: readonly string[]): string {
-  return names.map((name, i) => `${name}="${escapeLabel(values[i] ?? "")}"`).join(",");
-}
-
-function points<Series>(known: SeriesMap<Series>, read: (one: Series) => Omit<MetricPoint, "labels">): MetricPoint[] {
-  return [...known.values()].map(({ labels, series }) => ({ labels, ...read(series) }));
+function points<Series>(
+  known: readonly KnownSeries<Series>[],
+  read: (one: Series) => Omit<MetricPoint, "labels">,
+): MetricPoint[] {
+  return known.map(({ labels, series }) => ({ labels, ...read(series) }));
 }
 
 function labelText(labels: Readonly<Record<string, string>>): string {

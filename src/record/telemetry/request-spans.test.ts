@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange, type ExchangeParts } from "../../../test/support/exchange.ts";
 import { Attempt } from "../../core/attempts.ts";
+import { FinishedRequest } from "../finished-request.ts";
 import { RequestSpans } from "../trace/live-records.ts";
 import { createRedaction } from "../trace/redact.ts";
 import { requestSpanList } from "./request-spans.ts";
@@ -67,7 +68,8 @@ function spansFor(parts: ExchangeParts, isDetailed: boolean, quote: (secret: str
     exchange.attempts.add(attempt, false);
   }
   const outcome = { status: 502, end: "failed", responseBytes: 0 } as const;
-  return requestSpanList({ redaction, added: undefined, removed: new Set(), newSpanId }, exchange, noted, outcome, 5);
+  const finished = new FinishedRequest(exchange, outcome, 5 - exchange.startedMs);
+  return requestSpanList({ redaction, added: undefined, removed: new Set(), newSpanId }, finished, noted);
 }
 
 const QUOTES: Readonly<Record<string, (secret: string) => string>> = {

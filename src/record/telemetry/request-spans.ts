@@ -31,9 +31,9 @@ import {
 } from "@opentelemetry/semantic-conventions/incubating";
 import type { Attempt } from "../../core/attempts.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Outcome } from "../../core/policy.ts";
 import type { LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
 import { parseAuthority } from "../../http/host.ts";
+import { type FinishedRequest, mcpServer } from "../finished-request.ts";
 import type { AddedAttributes, SpanAttributes } from "../span-attributes.ts";
 import type { RecordedPhase, RequestSpans } from "../trace/live-records.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../trace/redact.ts";
@@ -62,11 +62,11 @@ interface SpanPart {
 
 export function requestSpanList(
   { redaction, newSpanId, added, removed }: SpanListEnv,
-  exchange: Exchange,
+  finished: FinishedRequest,
   noted: RequestSpans,
-  outcome: Outcome,
-  endMs: number,
 ): Span[] {
+  const { exchange } = finished;
+  const endMs = exchange.startedMs + finished.durationMs;
   const toEpoch = exchange.startedAt - exchange.startedMs;
   const scrub = (text: string): string =>
     redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);
@@ -74,8 +74,8 @@ export function requestSpanList(
     for (const name of removed) delete part.attributes[name];
     return toSpan(part, noted, toEpoch, scrub);
   };
-  const request = requestPart(exchange, noted, outcome, endMs, redaction);
-  const call = describeCall(exchange, outcome, noted.isDetailed ? {} : request.attributes);
+  const request = requestPart(finished, noted, endMs, redaction);
+  const call = describeCall(finished, noted.isDetailed ? {} : request.attributes);
   const spans = [withAdded(finish(request), added?.of(exchange))];
   if (!noted.isDetailed) return spans;
   for (const phase of noted.phases) {
@@ -119,17 +119,11 @@ function withAdded(span: Span, added: AddedAttributes | undefined): Span {
   };
 }
 
-function requestPart(
-  exchange: Exchange,
-  noted: RequestSpans,
-  outcome: Outcome,
-  endMs: number,
-  redaction: Redaction,
-): SpanPart {
-  const { failure, arrived, attempts } = exchange;
-  const attributes = httpAttributes(exchange, outcome, redaction);
+function requestPart(finished: FinishedRequest, noted: RequestSpans, endMs: number, redaction: Redaction): SpanPart {
+  const { exchange, status = 0, end } = finished;
+  const { arrived, attempts } = exchange;
+  const attributes = httpAttributes(finished, redaction);
   if (noted.isDetailed && attempts.leftOut > 0) attributes["gateway.attempts.left_out"] = attempts.leftOut;
-  const hasFailed = (outcome.status ?? 0) >= 500 || outcome.end === "failed";
   return {
     name: `${arrived.method === "" ? "HTTP" : arrived.method}${exchange.route === undefined ? "" : ` ${exchange.route}`}`,
     kind: SPAN_KIND.server,
@@ -138,7 +132,7 @@ function requestPart(
     startMs: exchange.startedMs,
     endMs,
     attributes,
-    error: hasFailed ? (failure?.detail ?? failure?.message ?? "") : undefined,
+    error: status >= 500 || end === "failed" ? (finished.reason ?? "") : undefined,
   };
 }
 
@@ -169,13 +163,10 @@ function phasePart(
 }
 
 function describeCall(
-  exchange: Exchange,
-  outcome: Outcome,
+  { exchange, status = 0, end, reason }: FinishedRequest,
   attributes: Attributes,
 ): Pick<SpanPart, "name" | "attributes" | "error"> | undefined {
   const { llm, mcp } = exchange.attributes;
-  const { failure } = exchange;
-  const reason = failure?.detail ?? failure?.message;
   if (llm !== undefined && exchange.attributes.backend?.protocol === "llm") {
     const model = llm.requestModel ?? llm.responseModel;
     const operation = operationName(exchange.originalPath);
@@ -183,7 +174,7 @@ function describeCall(
     return {
       name: model === undefined ? operation : `${operation} ${model}`,
       attributes,
-      error: (outcome.status ?? 0) >= 400 || outcome.end === "failed" ? (reason ?? "") : undefined,
+      error: status >= 400 || end === "failed" ? (reason ?? "") : undefined,
     };
   }
   if (mcp?.methodName === undefined) return undefined;
@@ -249,7 +240,7 @@ function toSpan(
 
 // Span attributes follow the semantic conventions for HTTP, generative AI, and MCP.
 
-function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redaction): Attributes {
+function httpAttributes({ exchange, status }: FinishedRequest, redaction: Redaction): Attributes {
   const { arrived, failure } = exchange;
   const attributes: Attributes = {
     [ATTR_HTTP_REQUEST_METHOD]: arrived.method,
@@ -269,11 +260,11 @@ function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redacti
     attributes[ATTR_URL_QUERY] = redaction.query(exchange.originalQuery, exchange.credentials.query);
   const agent = arrived.headers.get("user-agent");
   if (agent !== undefined) attributes[ATTR_USER_AGENT_ORIGINAL] = agent;
-  if (outcome.status !== undefined) attributes[ATTR_HTTP_RESPONSE_STATUS_CODE] = outcome.status;
+  if (status !== undefined) attributes[ATTR_HTTP_RESPONSE_STATUS_CODE] = status;
   if (exchange.route !== undefined) attributes["gateway.route"] = exchange.route;
   const { backend } = exchange.attributes;
   if (backend !== undefined) attributes["gateway.backend"] = backend.name;
-  const errorType = failure?.code ?? ((outcome.status ?? 0) >= 500 ? String(outcome.status) : undefined);
+  const errorType = failure?.code ?? ((status ?? 0) >= 500 ? String(status) : undefined);
   if (errorType !== undefined) attributes[ATTR_ERROR_TYPE] = errorType;
   return attributes;
 }
@@ -317,7 +308,7 @@ function addMcp(to: Attributes, mcp: McpAttributes): void {
   }
   add(to, "gen_ai.prompt.name", mcp.prompt?.name);
   if (mcp.resource !== undefined) to[ATTR_MCP_RESOURCE_URI] = redactUrl(mcp.resource.uri);
-  add(to, "gateway.mcp.target", mcp.tool?.target ?? mcp.prompt?.target ?? mcp.resource?.target ?? mcp.target);
+  add(to, "gateway.mcp.target", mcpServer(mcp));
   add(to, "gateway.mcp.outcome", mcp.outcome);
   if (mcp.outcome !== undefined && mcp.outcome !== "ok") to[ATTR_ERROR_TYPE] = mcp.outcome;
 }

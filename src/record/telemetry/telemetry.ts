@@ -5,7 +5,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { IdSource } from "../../base/ids.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Outcome } from "../../core/policy.ts";
+import type { FinishedRequest } from "../finished-request.ts";
 import type { Logger } from "../log/logger.ts";
 import type { MetricFamily, Metrics } from "../log/metrics.ts";
 import type { SpanAttributes } from "../span-attributes.ts";
@@ -53,7 +53,7 @@ export interface TelemetryEnv {
 
 export interface Telemetry {
   begin(exchange: Exchange): void;
-  settled(exchange: Exchange, outcome: Outcome): void;
+  settled(finished: FinishedRequest): void;
   /** Returns whether a configured span attribute reads this CEL attribute. */
   reads(path: string): boolean;
   /** The function is undefined if log records are not exported. */
@@ -124,11 +124,10 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
   return {
     begin: createSampling(settings, env),
     reads: (path) => env.spanAttributes?.reads(path) === true,
-    settled(exchange, outcome) {
-      const { spans: noted } = exchange.records;
+    settled(finished) {
+      const { spans: noted } = finished.exchange.records;
       if (noted === undefined) return;
-      for (const span of requestSpanList(spanEnv, exchange, noted, outcome, clock.monotonicMs()))
-        spans.add(encodeSpan(span));
+      for (const span of requestSpanList(spanEnv, finished, noted)) spans.add(encodeSpan(span));
     },
     log: settings.signals.includes("logs") ? (entry) => logs.add(logExport(entry, resource)) : undefined,
     async close(limitMs) {

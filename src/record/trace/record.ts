@@ -156,7 +156,7 @@ export interface RecordedFailure {
   readonly code: string;
   readonly source: "client" | "upstream" | "gateway";
   readonly message: string;
-  readonly detail?: string;
+  readonly detail?: string | undefined;
 }
 
 /**
