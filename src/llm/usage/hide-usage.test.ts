@@ -6,6 +6,13 @@ import { createUsageHider } from "./hide-usage.ts";
 const word = (content: string) => `data: ${JSON.stringify({ choices: [{ delta: { content } }], usage: null })}\n\n`;
 const usage = `data: ${JSON.stringify({ choices: [], usage: { total_tokens: 3 } })}\n\n`;
 const done = "data: [DONE]\n\n";
+const event = (choice: object, more: object = {}) => `data: ${JSON.stringify({ choices: [choice], ...more })}\n\n`;
+const end = event({ delta: {}, finish_reason: "stop" });
+const textAndUsage = event({ delta: { content: "b" }, finish_reason: null }, { usage: { total_tokens: 1 } });
+const emptyAndUsage = event(
+  { delta: { role: "assistant", content: "" }, finish_reason: null },
+  { usage: { total_tokens: 1 } },
+);
 
 const pass = (hider: ReturnType<typeof createUsageHider>, chunk: Buffer) => hider.pass(chunk, usageEventAt(chunk));
 
@@ -21,14 +28,21 @@ function hide(text: string, cut: number): string {
 const cases: [name: string, sent: string, received: string][] = [
   ["only the usage chunk is taken out", word("a") + word("b") + usage + done, word("a") + word("b") + done],
   [
-    "a chunk with a choice loses only its usage",
-    `data: {"choices":[{"delta":{}}],"usage":{"total_tokens":1},"n":1.0}\n\n${done}`,
-    `data: {"choices":[{"delta":{}}],"n":1.0}\n\n${done}`,
+    "usage in a chunk with an end passes, because the server sends it anyway",
+    `${word("a")}data: {"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"total_tokens":1},"n":1.0}\n\n${done}`,
+    `${word("a")}data: {"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"total_tokens":1},"n":1.0}\n\n${done}`,
+  ],
+  ["usage in a chunk with text passes", word("a") + textAndUsage + done, word("a") + textAndUsage + done],
+  ["usage in the first chunk passes", emptyAndUsage + word("a") + done, emptyAndUsage + word("a") + done],
+  [
+    "a later chunk with an empty choice and usage is taken out",
+    word("a") + end + emptyAndUsage + done,
+    word("a") + end + done,
   ],
   [
-    "a last chunk with a choice and without a blank line loses only its usage",
-    `${word("a")}data: {"usage":{"total_tokens":1},"choices":[{"delta":{}}]}`,
-    `${word("a")}data: {"choices":[{"delta":{}}]}\n\n`,
+    "a last chunk with an empty choice and without a blank line is taken out",
+    `${word("a")}${end}${emptyAndUsage.trimEnd()}`,
+    `${word("a")}${end}`,
   ],
   [
     "text that looks like usage stays",

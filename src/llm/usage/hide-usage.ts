@@ -1,11 +1,11 @@
 /**
- * Removes the usage from a chat stream.
+ * Removes the events of a chat stream that only report usage, because the gateway asked for it and the client did not.
+ * Usage in an event with other data passes, because the server would send it without the request too.
  */
 
 import { JoinedBytes } from "../../base/joined-bytes.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { isMembers } from "../../json/json.ts";
-import { removeMembers, splice } from "../../json/json-text.ts";
 import { readMembers } from "../../json/read-json.ts";
 import { endOfEvent } from "../encoding/stream-events.ts";
 import { endsEvent, mayHoldUsage } from "./event-content.ts";
@@ -28,13 +28,17 @@ export function createUsageHider(): UsageHider {
   /** The number of held bytes that contain no end of an event. */
   let searched = 0;
   let insideLong = false;
+  let isFirstEvent = true;
   /** The blank line that ends a long event may be split across two chunks. */
   let tail: Buffer = Buffer.alloc(0);
   return {
     pass(chunk, usageAt) {
       const beginsEvent = held.length === 0 && !insideLong;
       // Most chunks hold complete events without usage.
-      if (beginsEvent && usageAt < 0 && endsEvent(chunk)) return chunk;
+      if (beginsEvent && usageAt < 0 && endsEvent(chunk)) {
+        isFirstEvent = false;
+        return chunk;
+      }
       const bytes = held.length === 0 ? chunk : held.add(chunk);
       let from = 0;
       if (insideLong) {
@@ -50,22 +54,22 @@ export function createUsageHider(): UsageHider {
       let kept = from;
       // No event before `usageAt` has usage.
       if (beginsEvent && usageAt > 0) from = usageAt;
+      if (from > 0) isFirstEvent = false;
       // The end of an event has at most three bytes, and one of them is new.
       const firstEnd = endOfEvent(bytes, Math.max(from, searched - 2));
       for (let end = firstEnd; end >= 0; end = endOfEvent(bytes, from)) {
-        const event = bytes.toString("utf8", from, end);
-        const without = withoutUsage(event);
-        if (without !== event) {
+        if (onlyReportsUsage(bytes.toString("utf8", from, end), isFirstEvent)) {
           const start = behindBlankLines(bytes, from);
           if (start > kept) out.push(bytes.subarray(kept, start));
-          if (without !== "") out.push(Buffer.from(without));
           kept = end;
         }
+        isFirstEvent = false;
         from = end;
       }
       if (from > kept) out.push(bytes.subarray(kept, from));
       searched = bytes.length - from;
       if (searched > MAX_HELD_BYTES) {
+        isFirstEvent = false;
         insideLong = true;
         tail = bytes.subarray(-2);
         out.push(bytes.subarray(from));
@@ -83,10 +87,8 @@ export function createUsageHider(): UsageHider {
       held.clear();
       searched = 0;
       // Some servers omit the blank line after the last event.
-      const event = rest.toString("utf8");
-      const without = withoutUsage(event);
-      if (without === event) return rest;
-      const left = Buffer.concat([rest.subarray(0, behindBlankLines(rest, 0)), Buffer.from(without)]);
+      if (!onlyReportsUsage(rest.toString("utf8"), isFirstEvent)) return rest;
+      const left = rest.subarray(0, behindBlankLines(rest, 0));
       return left.length > 0 ? left : undefined;
     },
   };
@@ -113,15 +115,16 @@ function dataLines(event: string): string {
     .join("\n");
 }
 
-/** Returns an empty string if the event has usage and an empty list of choices. */
-function withoutUsage(event: string): string {
-  if (!mayHoldUsage(event)) return event;
-  const data = onlyLine(event) ?? dataLines(event);
-  const chunk = readMembers(EVENT, data);
-  if (chunk === undefined || !Array.isArray(chunk.choices) || !isMembers(chunk.usage)) return event;
-  if (chunk.choices.length === 0) return "";
-  return `data:${splice(
-    data,
-    removeMembers(data, 0, (key) => key === "usage"),
-  ).replaceAll("\n", "\ndata:")}\n\n`;
+/** Some servers, such as OpenRouter, report usage with an empty choice. The first event may have one for its role. */
+function onlyReportsUsage(event: string, isFirst: boolean): boolean {
+  if (!mayHoldUsage(event)) return false;
+  const chunk = readMembers(EVENT, onlyLine(event) ?? dataLines(event));
+  if (chunk === undefined || !Array.isArray(chunk.choices) || !isMembers(chunk.usage)) return false;
+  return chunk.choices.length === 0 || (!isFirst && chunk.choices.every(isEmptyChoice));
+}
+
+function isEmptyChoice(choice: unknown): boolean {
+  if (!isMembers(choice) || (choice.finish_reason ?? null) !== null) return false;
+  const delta = isMembers(choice.delta) ? choice.delta : {};
+  return Object.entries(delta).every(([name, value]) => name === "role" || value === null || value === "");
 }
