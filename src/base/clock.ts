@@ -73,3 +73,11 @@ export function wait(clock: Clock, delayMs: number): Promise<void> {
     clock.after(delayMs, resolve);
   });
 }
+
+const ISO_TIME = /^(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)([Zz]|[+-]\d\d:\d\d)?)?$/;
+
+/** Parses an ISO 8601 date or time. Without a zone, it is in UTC. Returns NaN for other text. */
+export function parseTime(text: string): number {
+  const [, date, time = "00:00", zone = "Z"] = ISO_TIME.exec(text) ?? [];
+  return date === undefined ? Number.NaN : Date.parse(`${date}T${time}${zone}`);
+}

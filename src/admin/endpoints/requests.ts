@@ -3,7 +3,7 @@
  * summaries. `/debug/history` returns up to a day of traffic. `/debug/trace` (spec 4.2, 6) streams the events of the
  * next request, after a comment that confirms that the trace is armed. It is experimental (spec 9).
  */
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, parseTime } from "../../base/clock.ts";
 import type { Form } from "../../base/form.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -60,7 +60,7 @@ export function requestsEndpoint(recent: RecentRequests, requestHistory: Request
   }
 
   function older(before: string, limit: number): AdminResponse {
-    const beforeMs = Date.parse(before);
+    const beforeMs = parseTime(before);
     if (Number.isNaN(beforeMs)) return textResponse(400, "before must be a time such as 2026-01-31T12:00:00Z\n");
     return jsonResponse({ requests: olderRequests(requestHistory, beforeMs, limit) });
   }

@@ -3,7 +3,7 @@
  * `/debug/usage/delete` deletes the rows of a user. With a history database, `/debug/requests` also finds requests that
  * are no longer in memory.
  */
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, parseTime } from "../../base/clock.ts";
 import type { Form } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
@@ -99,7 +99,7 @@ async function olderWithId(history: History, id: string): Promise<AdminResponse 
 
 async function olderThan(history: History, { query }: AdminRequest): Promise<AdminResponse | undefined> {
   const limit = numberParameter(query, REQUESTS_LIMIT);
-  const beforeMs = Date.parse(query.get("before") ?? "");
+  const beforeMs = parseTime(query.get("before") ?? "");
   if (!limit.ok) return limit.rejection;
   const rows = await history.ask({ kind: "before", beforeMs, limit: limit.value }).catch(() => undefined);
   return rows && jsonResponse({ requests: rows.map(recordFromRow) });
@@ -139,7 +139,7 @@ function parseUsageQuery(query: Form, nowMs: number): UsageQuery | AdminResponse
 function timeParameter(text: string | null, nowMs: number): number | undefined {
   if (text === null || text === "") return undefined;
   const age = /^(\d{1,9})([smhd])$/.exec(text);
-  return age === null ? Date.parse(text) : nowMs - Number(age[1]) * (UNIT_MS[age[2] as string] as number);
+  return age === null ? parseTime(text) : nowMs - Number(age[1]) * (UNIT_MS[age[2] as string] as number);
 }
 
 function parseSubject(text: string): string | undefined {

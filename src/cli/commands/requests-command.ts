@@ -1,8 +1,8 @@
 /**
  * `gwctl requests` lists recent requests, and `gwctl explain <id>` shows the details of one.
  */
-
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { parseTime } from "../../base/clock.ts";
 import { newForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
@@ -43,7 +43,7 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
   const limit = flags.limit === undefined ? DEFAULT_LIMIT : Number(flags.limit);
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
     throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
-  if (flags.before !== undefined && Number.isNaN(Date.parse(flags.before)))
+  if (flags.before !== undefined && Number.isNaN(parseTime(flags.before)))
     throw usageError(`invalid --before ${flags.before}: expected a time such as 2026-11-17T03:00:00Z`);
   if (flags.before !== undefined && flags.follow) throw usageError("--before cannot be combined with --follow");
   const { admin } = await openTarget(name, flags, terminal);
