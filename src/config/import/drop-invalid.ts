@@ -28,7 +28,7 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     if (!problem) break;
     const path = pathParts(problem.path);
     if (tryAnotherValue(valueAt(config, path), environment)) continue;
-    const present = withItsRoute(withItsRouting(presentPart(config, path)));
+    const present = withItsServer(withItsRoute(withItsRouting(presentPart(config, path))));
     if (present.length === 0) throw new Error(problem.message);
     const inside = path.slice(present.length);
     addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
@@ -54,6 +54,16 @@ function withItsRouting(path: Part[]): Part[] {
 /** An entry of `tcpRoutes` is removed as a whole, because a part of it could get the connections of other servers. */
 function withItsRoute(path: Part[]): Part[] {
   return path[0] === "tcpRoutes" ? path.slice(0, 2) : path;
+}
+
+/** These fields select the server, so without them a credential would go to the provider's default server. */
+const SELECTS_SERVER = new Set(["baseUrl", "hostOverride", "azureResourceName", "azureResourceType"]);
+
+/** The entry of a list is removed as a whole if the address of its server is. */
+function withItsServer(path: Part[]): Part[] {
+  if (!SELECTS_SERVER.has(String(path.at(-1)))) return path;
+  const entry = path.findLastIndex((part) => typeof part === "number");
+  return entry < 0 ? path : path.slice(0, entry + 1);
 }
 
 interface Dropped {

@@ -106,6 +106,8 @@ export function litellmProvider(
   if (known === undefined && !COMPATIBLE.has(prefix)) return new Fault(`the provider ${prefix} is unknown here`);
   if (known === undefined && apiBase === undefined)
     return new Fault(`the provider ${prefix} is unknown here, and has no api_base`);
+  if (apiBase !== undefined && !isAddress(apiBase))
+    return new Fault(`its api_base ${apiBase} is not an http or https URL`);
   const address = apiBase?.replace(/\/+$/, "");
   const base = OWN_APIS.has(prefix) ? address : address?.replace(/\/chat\/completions$/, "");
   const baseUrl = base === undefined ? undefined : (known?.address?.(base) ?? base);
@@ -118,6 +120,11 @@ export function litellmProvider(
     baseUrl,
     keyVariable: known?.keyVariable,
   };
+}
+
+/** The value of a variable is checked when the gateway starts. */
+function isAddress(base: string): boolean {
+  return base.startsWith("${") || (/^https?:\/\//i.test(base) && URL.canParse(base));
 }
 
 function splitName(written: string, customProvider: string | undefined): { prefix?: string; model: string } {
