@@ -1,8 +1,9 @@
 /**
  * `npm run inputs -- --faults [name…]`: puts each fault of `test/inputs/faults.mjs`, or those whose name contains one of
- * the given texts, into a temporary copy of the tree, and runs its tests there. A fault is found if a test fails that
- * passes without the fault. Tests below `src/` run first, and the others only if these do not find the fault. Prints the
- * first tests that fail for each fault, and totals for each class. Uncommitted changes are part of the copy.
+ * the given texts, into a temporary copy of the tree, and runs its tests there. A text such as `set 2` selects the faults
+ * of that set. A fault is found if a test fails that passes without the fault. Tests below `src/` run first, and the
+ * others only if these do not find the fault. Prints the first tests that fail for each fault, and totals for each class.
+ * Uncommitted changes are part of the copy.
  */
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -19,7 +20,7 @@ const SHOWN_FAILURES = 5;
 
 /** Returns the exit code: 1 if a fault was not found. */
 export function runFaults(names) {
-  const faults = FAULTS.filter(({ name }) => names.length === 0 || names.some((part) => name.includes(part)));
+  const faults = FAULTS.filter((fault) => names.length === 0 || names.some((text) => isNamed(fault, text)));
   for (const { name, file, find } of faults)
     if (readFileSync(join(root, file), "utf8").split(find).length !== 2)
       throw new Error(`${file}: the text to replace must occur once (${name})`);
@@ -42,6 +43,10 @@ export function runFaults(names) {
   } finally {
     rmSync(copy, { recursive: true, force: true });
   }
+}
+
+function isNamed({ name, set }, text) {
+  return /^set \d+$/.test(text) ? text === `set ${set}` : name.includes(text);
 }
 
 /** The packages are hard links: tests do not write to them. */
