@@ -25,16 +25,32 @@ const SLICES = 4;
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 11 * SLICES);
 const OTHER = "other build";
 
-/** A rule that reads path and headers, and two limits: what an ordinary LLM route has. */
-const POLICIES = {
-  authorization: { rules: [`request.path.startsWith("/v1/") && request.headers["user-agent"].startsWith("bench")`] },
-  rateLimit: {
-    local: [
-      { requests: 1_000_000_000, unit: "Hours" },
-      { tokens: 1_000_000_000_000, unit: "Hours" },
-    ],
+/** The settings of ordinary LLM routes. `folder` is a new one for each program. */
+const LLM_SETTINGS = [
+  {
+    title: "CEL and two limits",
+    settings: () => ({
+      policies: {
+        authorization: {
+          rules: [`request.path.startsWith("/v1/") && request.headers["user-agent"].startsWith("bench")`],
+        },
+        rateLimit: {
+          local: [
+            { requests: 1_000_000_000, unit: "Hours" },
+            { tokens: 1_000_000_000_000, unit: "Hours" },
+          ],
+        },
+      },
+    }),
   },
-};
+  {
+    title: "history, budget and access log",
+    settings: (folder) => ({
+      policies: { budgets: { limits: [{ name: "team", tokens: 1_000_000_000_000, per: "month" }] } },
+      config: { history: { folder }, logging: { level: "info" } },
+    }),
+  },
+];
 
 export async function benchAgainst({ quick = false } = {}) {
   const others = (process.env.BENCH_AGAINST ?? "").split(",").filter((path) => path !== "");
@@ -46,6 +62,14 @@ export async function benchAgainst({ quick = false } = {}) {
   for (const group of GROUPS) {
     const workloads = workloadsOf(group);
     if (workloads.length > 0) await compareBuilds(group, builds, workloads, quick);
+    const chats = workloads.filter(({ title }) => title.startsWith("chat"));
+    for (const { title, settings } of chats.length > 0 ? LLM_SETTINGS : [])
+      await compareBuilds(
+        { ...group, settings },
+        builds,
+        chats.map((chat) => withSettings(chat, title)),
+        quick,
+      );
   }
   if (isWanted("memory")) await memory(builds, quick);
 }
@@ -57,7 +81,7 @@ async function compareBuilds(group, builds, workloads, quick) {
     for (const { title, run, perRound, warmUp } of workloads) {
       await compare({
         title: `${title} (Node ${nodeVersion(node)})`,
-        contestants: contestants.filter(({ isPlain }) => isPlain || title.startsWith("chat")),
+        contestants,
         warmUp: quick ? Math.ceil(warmUp / 4) : warmUp,
         // Many short rounds: on a machine that is not quiet, some of them are.
         rounds: quick ? 5 * SLICES : ROUNDS,
@@ -69,32 +93,32 @@ async function compareBuilds(group, builds, workloads, quick) {
   });
 }
 
+function withSettings(chat, title) {
+  return { ...chat, title: `${chat.title}, ${title}` };
+}
+
 async function withContestants(group, builds, use) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
-  const { of } = group;
+  const { of, settings } = group;
   const running = [];
   try {
     const backend = await startBackend(group);
     running.push(backend);
     const backendPort = backend.port;
     const contestants = [];
-    const add = async (name, program, policies) => {
+    for (const [name, program] of builds) {
       const port = await freePort();
       const file = join(folder, `${port}.yaml`);
-      writeFileSync(file, gatewayConfig(of, port, backendPort, policies));
+      writeFileSync(file, gatewayConfig(of, port, backendPort, settings?.(join(folder, `history-${port}`))));
       const started = await start(node, [program, "-f", file], port);
       running.push(started);
-      contestants.push({ name, isPlain: policies === undefined, ...started });
-    };
-    for (const [name, program] of builds) {
-      await add(name, program, undefined);
-      if (of === "llm" && !group.isStepped) await add(`${name}, CEL and two limits`, program, POLICIES);
+      contestants.push({ name, ...started });
     }
     if (group.isStepped) {
       const port = await freePort();
       const relay = await start(node, [RELAY, String(port), String(backendPort)], port);
       running.push(relay);
-      contestants.push({ name: "bytes alone", isPlain: true, ...relay });
+      contestants.push({ name: "bytes alone", ...relay });
     }
     await use(contestants);
   } finally {

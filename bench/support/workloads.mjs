@@ -124,15 +124,15 @@ export async function startBackend({ of, isStepped }) {
   return start(process.execPath, [of === "http" ? BACKEND : PROVIDER, String(port)], port);
 }
 
-/** The gateway in front of each kind of backend; `policies` belong to the route. */
-export function gatewayConfig(of, port, backendPort, policies) {
+/** The gateway in front of each kind of backend. `policies` belong to the route, `config` to the process. */
+export function gatewayConfig(of, port, backendPort, { policies, config } = {}) {
   const backend = {
     http: { host: `127.0.0.1:${backendPort}` },
     llm: { ai: { provider: { openAI: {} }, auth: { key: "k" }, hostOverride: `127.0.0.1:${backendPort}` } },
     mcp: { mcp: { targets: [{ name: "echo", stdio: { cmd: ECHO[0], args: ECHO.slice(1) } }] } },
   }[of];
   return JSON.stringify({
-    config: { adminAddr: "off", logging: { level: "info,access=off" } },
+    config: { adminAddr: "off", logging: { level: "info,access=off" }, ...config },
     gateways: { default: { port, address: "127.0.0.1" } },
     routes: [{ backends: [backend], ...(policies ? { policies } : {}) }],
   });
