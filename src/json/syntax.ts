@@ -28,6 +28,11 @@ export interface Edit extends Span {
   readonly text: string;
 }
 
+/** Writes out the members, because V8 in Node 20 takes several times as long to add a member after `...span`. */
+export function editAt({ start, end }: Span, text: string): Edit {
+  return { start, end, text };
+}
+
 /** RFC 8259 section 2 defines these as white space. */
 export function isSpace(code: number | undefined): boolean {
   return code === SPACE || code === 10 || code === 13 || code === 9;

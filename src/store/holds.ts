@@ -30,6 +30,9 @@ export function holdsKey(key: string): string {
   return `holds/${key}`;
 }
 
+/** What each owner holds, in the order in which they began. */
+export type Holders = Map<string, Holder>;
+
 interface Holder {
   held: number;
   untilMs: number;
@@ -40,19 +43,17 @@ interface Holder {
 export interface HeldResult {
   readonly isAdded: boolean;
   readonly total: number;
-  readonly holds: string;
 }
 
-/** `before` is undefined if the counter does not exist. */
+/** Changes `holders`. `before` is undefined if the counter does not exist. */
 export function addHeld(
   before: number | undefined,
-  holds: string | undefined,
+  holders: Holders,
   amount: number,
   limit: number | undefined,
   hold: Hold,
   nowMs: number,
 ): HeldResult {
-  const holders = parseHolders(holds);
   let total = before ?? 0;
   for (const [owner, holder] of holders) {
     if (before === undefined) holder.held = 0;
@@ -62,7 +63,7 @@ export function addHeld(
     if (holder.untilMs + NUMBERS_KEPT_MS <= nowMs) holders.delete(owner);
   }
   const { owner, sequence, taken = 0, released = 0, renewed, forMs } = hold;
-  if (owner === "") return { isAdded: true, total, holds: formatHolders(holders) };
+  if (owner === "") return { isAdded: true, total };
   const holder = holders.get(owner) ?? { held: 0, untilMs: 0, last: Math.max(0, sequence - 1), gaps: [] };
   holders.set(owner, holder);
   const isRepeated = sequence > 0 && !isNew(holder, sequence);
@@ -82,14 +83,14 @@ export function addHeld(
     total += held - holder.held;
     holder.held = held;
   }
-  return { isAdded, total: Math.max(0, total), holds: formatHolders(holders) };
+  return { isAdded, total: Math.max(0, total) };
 }
 
 /** Also remembers the number. */
 function isNew(holder: Holder, sequence: number): boolean {
   if (sequence > holder.last) {
     for (let lost = Math.max(holder.last + 1, sequence - MAX_GAPS); lost < sequence; lost++) holder.gaps.push(lost);
-    holder.gaps = holder.gaps.slice(-MAX_GAPS);
+    if (holder.gaps.length > MAX_GAPS) holder.gaps = holder.gaps.slice(-MAX_GAPS);
     holder.last = sequence;
     return true;
   }
@@ -99,8 +100,8 @@ function isNew(holder: Holder, sequence: number): boolean {
 }
 
 /** One line per owner: its name, what it holds, until when, the last number, and the gaps or `-`. */
-function parseHolders(text: string | undefined): Map<string, Holder> {
-  const holders = new Map<string, Holder>();
+export function parseHolders(text: string | undefined): Holders {
+  const holders: Holders = new Map();
   for (const line of (text ?? "").split("\n")) {
     const [owner = "", held, untilMs, last, gaps = "-"] = line.split(" ");
     if (owner === "") continue;
@@ -114,8 +115,11 @@ function parseHolders(text: string | undefined): Map<string, Holder> {
   return holders;
 }
 
-function formatHolders(holders: ReadonlyMap<string, Holder>): string {
-  return [...holders]
-    .map(([owner, { held, untilMs, last, gaps }]) => `${owner} ${held} ${untilMs} ${last} ${gaps.join(",") || "-"}`)
-    .join("\n");
+export function formatHolders(holders: Holders): string {
+  let text = "";
+  for (const [owner, { held, untilMs, last, gaps }] of holders) {
+    if (text !== "") text += "\n";
+    text += `${owner} ${held} ${untilMs} ${last} ${gaps.length === 0 ? "-" : gaps.join(",")}`;
+  }
+  return text;
 }

@@ -84,7 +84,7 @@ export interface SetOptions {
 }
 
 export interface AddOptions extends SetOptions {
-  readonly limit?: number;
+  readonly limit?: number | undefined;
   /** With a hold, the amount must not be negative, and the limit applies to the amount and to what is taken. */
   readonly hold?: Hold;
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { fakeClock } from "../../test/support/fake-clock.ts";
+import { ONLY_ENDED } from "./holds.ts";
 import { createRemoteStore, type StoreRequest } from "./remote-store.ts";
 import { type Change, StoreUnavailable } from "./store.ts";
 import { Table } from "./table.ts";
@@ -20,6 +21,57 @@ test("the least recently used cached responses are evicted for new ones [R53]", 
   );
   assert.throws(() => table.set("llm-cache/large", value(9_000)), StoreUnavailable);
   assert.ok(table.get("llm-cache/4"), "what cannot fit evicts nothing");
+});
+
+test("holds are those of the stored text, also after writes that failed", async () => {
+  const step = fc.record({
+    owner: fc.constantFrom("a", "b"),
+    amount: fc.nat(5),
+    taken: fc.nat(20),
+    released: fc.nat(20),
+    limit: fc.option(fc.nat(60), { nil: undefined }),
+    failing: fc.constantFrom("no write", "no write", "no write", "all writes", "the second write"),
+    isRepeated: fc.boolean(),
+    waitMs: fc.constantFrom(0, 0, 400, 1_200),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
+      const clock = fakeClock();
+      let writes = 0;
+      let failing = "no write";
+      const table = new Table(clock, () => {
+        writes += 1;
+        if (failing === "all writes" || (failing === "the second write" && writes === 2))
+          throw new StoreUnavailable("");
+      });
+      const sequences = { a: 0, b: 0 };
+      for (const one of steps) {
+        const owner = one.owner as "a" | "b";
+        const { amount, taken, released, limit } = one;
+        await clock.advance(one.waitMs);
+        if (!one.isRepeated || sequences[owner] === 0) sequences[owner] += 1;
+        [writes, failing] = [0, one.failing];
+        try {
+          const hold = { owner, sequence: sequences[owner], taken, released, forMs: 1_000 };
+          table.add("budgets/x", amount, { limit, hold });
+        } catch (error) {
+          assert.ok(error instanceof StoreUnavailable);
+        }
+        failing = "no write";
+        const reloaded = new Table(clock);
+        for (const change of table.changes()) reloaded.load(change);
+        const probe = { hold: { owner, sequence: sequences[owner] + 1, taken: 1, released: 50, forMs: 1_000 } };
+        const copy = new Table(clock);
+        for (const change of table.changes()) copy.load(change);
+        assert.deepEqual(
+          table.add("budgets/x", 0, { hold: ONLY_ENDED }),
+          copy.add("budgets/x", 0, { hold: ONLY_ENDED }),
+        );
+        sequences[owner] += 1;
+        assert.deepEqual(table.add("budgets/x", 0, probe), reloaded.add("budgets/x", 0, probe), JSON.stringify(steps));
+      }
+    }),
+  );
 });
 
 test("other entries are rejected when the table is full, and budgets and keys never because of others [R53]", () => {

@@ -3,7 +3,7 @@
  * in a format that can be replayed from a journal.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import { addHeld, type Hold, holdsKey, NUMBERS_KEPT_MS } from "./holds.ts";
+import { addHeld, formatHolders, type Hold, type Holders, holdsKey, NUMBERS_KEPT_MS, parseHolders } from "./holds.ts";
 import {
   type AddOptions,
   type AddResult,
@@ -36,6 +36,8 @@ interface Row {
   readonly value: string;
   readonly expiresAtMs: number;
   readonly bytes: number;
+  /** The parsed value, which the next change of the holds uses and changes. */
+  holders?: Holders | undefined;
 }
 
 export class Table {
@@ -115,13 +117,18 @@ export class Table {
   ): AddResult {
     const nowMs = this.#clock.now();
     const at = holdsKey(key);
-    const known = this.#live(at)?.value;
+    const known = this.#live(at);
     const before = row === undefined ? undefined : parseCounter(row.value);
-    const { isAdded, total, holds } = addHeld(before, known, amount, limit, hold, nowMs);
+    const holders = known?.holders ?? parseHolders(known?.value);
+    // If a write fails, the value counts, and is parsed again.
+    if (known !== undefined) known.holders = undefined;
+    const { isAdded, total } = addHeld(before, holders, amount, limit, hold, nowMs);
     checkAmount(total);
     if (total !== (before ?? 0)) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs);
+    const holds = formatHolders(holders);
     if (holds === "") this.delete(at);
-    else if (holds !== known) this.#write(at, holds, nowMs + hold.forMs + NUMBERS_KEPT_MS);
+    else if (holds !== known?.value) this.#write(at, holds, nowMs + hold.forMs + NUMBERS_KEPT_MS, holders);
+    else known.holders = holders;
     return { isAdded, total };
   }
 
@@ -157,7 +164,7 @@ export class Table {
       this.#forget(key);
       return false;
     }
-    this.#put(key, { value, expiresAtMs, bytes });
+    this.#put(key, { value, expiresAtMs, bytes, holders: undefined });
     return true;
   }
 
@@ -183,7 +190,7 @@ export class Table {
     return row !== undefined && isExpired(row, this.#clock.now()) ? undefined : row;
   }
 
-  #write(key: string, value: string, expiresAtMs: number): void {
+  #write(key: string, value: string, expiresAtMs: number, holders?: Holders): void {
     if (expiresAtMs !== 0 && expiresAtMs <= this.#clock.now()) {
       this.#remove(key);
       return;
@@ -194,7 +201,7 @@ export class Table {
     if (!this.#fits(key, bytes, kind)) throw new StoreUnavailable("it is full");
     // The journal comes first, so that the entry is unchanged if the journal throws.
     this.#changed([key, value, expiresAtMs]);
-    this.#put(key, { value, expiresAtMs, bytes });
+    this.#put(key, { value, expiresAtMs, bytes, holders });
   }
 
   #fits(key: string, bytes: number, kind: EntryKind): boolean {

@@ -3,7 +3,7 @@
  * channels. It keeps its data when it restarts, as with an append-only file, but forgets scripts and subscriptions.
  */
 import crypto from "node:crypto";
-import { addHeld, NUMBERS_KEPT_MS } from "../../src/store/holds.ts";
+import { addHeld, formatHolders, NUMBERS_KEPT_MS, parseHolders } from "../../src/store/holds.ts";
 import type { Network, Side } from "./network.ts";
 import { Peer, sleep } from "./peer.ts";
 import { OUTSIDE, type Scheduler } from "./scheduler.ts";
@@ -198,9 +198,10 @@ export class Redis {
     const before = current === undefined ? undefined : Number(current);
     const [sequence = 0, taken = 0, released = 0, renewed = 0, isExact, forMs = 0] = numbers.map(Number);
     const isRenewed = numbers[3] !== "";
-    const { isAdded, total, holds } = addHeld(
+    const holders = parseHolders(this.#get(at));
+    const { isAdded, total } = addHeld(
       before,
-      this.#get(at),
+      holders,
       Number(amount),
       limit === "" ? undefined : Number(limit),
       {
@@ -216,6 +217,7 @@ export class Redis {
     const entry = this.#entries.get(key);
     if (total !== (before ?? 0) && entry !== undefined) this.#entries.set(key, { ...entry, value: String(total) });
     else if (total !== (before ?? 0) && lifetime !== "0") this.#set(key, String(total), lifetime);
+    const holds = formatHolders(holders);
     if (holds === "") this.#entries.delete(at);
     else this.#set(at, holds, String(forMs + NUMBERS_KEPT_MS));
     return [isAdded ? 1 : 0, String(total)];

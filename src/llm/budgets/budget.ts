@@ -54,12 +54,15 @@ export function accountFor(
 ): Account {
   const period = periodAt(budget.per, nowMs);
   const name = `${accountsPrefix(budget, period)}${key === undefined ? SHARED : `${OWN}${key}`}`;
+  const { store, former, tenant } = space;
   return {
-    ...space,
+    store,
+    former,
+    tenant,
     budget,
     period,
     key: name,
-    id: ownedKey(space.tenant, name),
+    id: ownedKey(tenant, name),
     expiresAtMs: keptUntilMs(period),
     owner: key === undefined ? NO_KEY : shown,
   };
@@ -107,7 +110,18 @@ export interface Period {
 
 const DAY_MS = 86_400_000;
 
+/** The period of the last call for each unit. */
+const latest: Partial<Record<PeriodUnit, Period>> = {};
+
 export function periodAt(unit: PeriodUnit, nowMs: number): Period {
+  const known = latest[unit];
+  if (known !== undefined && nowMs >= known.startMs && nowMs < known.endMs) return known;
+  const period = computePeriod(unit, nowMs);
+  latest[unit] = period;
+  return period;
+}
+
+function computePeriod(unit: PeriodUnit, nowMs: number): Period {
   const now = new Date(nowMs);
   const [year, month, date] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
   if (unit === "month") {

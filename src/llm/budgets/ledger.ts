@@ -138,7 +138,7 @@ export class Ledger {
     try {
       const result = await counter.store.add(counter.key, spent, {
         expiresAtMs: counter.expiresAtMs,
-        ...(limit === undefined ? {} : { limit }),
+        limit,
         hold: { owner: used.holder, sequence, taken, released, forMs: HELD_FOR_MS },
       });
       if (result.isAdded) used.held += taken;

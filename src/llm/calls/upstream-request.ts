@@ -17,7 +17,7 @@ import { isMembers, type Members } from "../../json/json.ts";
 import { spliceBytes } from "../../json/json-scanner.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { readSkeleton } from "../../json/skeleton.ts";
-import type { Edit } from "../../json/syntax.ts";
+import { type Edit, editAt } from "../../json/syntax.ts";
 import { hasCacheMarks, markPrompt } from "../canonical/prompt-cache.ts";
 import { Losses, TranslationError, type Unsupported } from "../canonical/request-fields.ts";
 import { ToolNames } from "../canonical/tool-names.ts";
@@ -152,7 +152,7 @@ function nativeBody(
   const edits: Edit[] = [];
   if (scan.isForm) {
     const renamed = scan.modelSpan && scan.model !== call.model && call.model !== "";
-    return spliceBytes(llm.bytes, renamed && scan.modelSpan ? [{ ...scan.modelSpan, text: call.model }] : []);
+    return spliceBytes(llm.bytes, renamed && scan.modelSpan ? [editAt(scan.modelSpan, call.model)] : []);
   }
   const insert = (member: string): void => {
     edits.push({ start: scan.bodyStart, end: scan.bodyStart, text: scan.isEmpty ? member : `${member},` });
@@ -161,11 +161,11 @@ function nativeBody(
   if (modelInBody || call.format === "embeddings") {
     if (modelSpan === undefined) {
       if (call.model !== "") insert(`"model":${JSON.stringify(call.model)}`);
-    } else if (model !== call.model) edits.push({ ...modelSpan, text: JSON.stringify(call.model) });
+    } else if (model !== call.model) edits.push(editAt(modelSpan, JSON.stringify(call.model)));
   } else if (modelSpan && model !== undefined && withoutCollection(model) !== withoutCollection(call.model)) {
     // The path names the model, so the model in the body must match.
     const collection = model.slice(0, model.length - withoutCollection(model).length);
-    edits.push({ ...modelSpan, text: JSON.stringify(collection + withoutCollection(call.model)) });
+    edits.push(editAt(modelSpan, JSON.stringify(collection + withoutCollection(call.model))));
   }
   if (asksForUsage && options?.include_usage !== true) {
     const usageOption = JSON.stringify({ ...options, include_usage: true });
@@ -173,7 +173,7 @@ function nativeBody(
     if (span) {
       // Other values are left for the provider to reject.
       if (options || llm.bytes.toString("latin1", span.start, span.end) === "null")
-        edits.push({ ...span, text: usageOption });
+        edits.push(editAt(span, usageOption));
     } else insert(`"stream_options":${usageOption}`);
   }
   return spliceBytes(llm.bytes, edits);

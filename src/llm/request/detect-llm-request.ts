@@ -70,7 +70,8 @@ export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detec
 
 /** A plain HTTP backend may be any server, so the cost of an endpoint that is not listed is estimated. */
 export function hostCost(request: Omit<CostedRequest, "isUpgrade">, isUpgrade = false): Cost {
-  return listedCost({ ...request, isUpgrade }, detectDialect(request.path)) ?? "metered";
+  const { method, path, query } = request;
+  return listedCost({ method, path, query, isUpgrade }, detectDialect(path)) ?? "metered";
 }
 
 function* detectInList(head: RequestHead, bytes: Buffer, others: readonly string[]): Steps<Detected> {

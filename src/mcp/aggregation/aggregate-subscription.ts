@@ -6,6 +6,7 @@
 import { peerInput } from "../../base/peer-inputs.ts";
 import { find, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
+import { editAt } from "../../json/syntax.ts";
 import { type Call, type CallHandle, NO_CALL } from "../protocol/call.ts";
 import {
   asServerMessage,
@@ -88,7 +89,7 @@ export function subscribeToAll(
   const start = ({ upstream, filter }: Share): CallHandle => {
     const span = find(call.request.text, 0, "params", "notifications");
     const request = span
-      ? editedRequest(call.request, [{ ...span, text: JSON.stringify(filter) }], {
+      ? editedRequest(call.request, [editAt(span, JSON.stringify(filter))], {
           ...call.request.params,
           notifications: filter,
         })

@@ -9,7 +9,7 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, find, findInSteps, member, memberOf, slice, splice } from "../../json/json-text.ts";
 import { tryReadJson } from "../../json/read-json.ts";
-import type { Edit, Span } from "../../json/syntax.ts";
+import { type Edit, editAt, type Span } from "../../json/syntax.ts";
 import { LISTS, type NamedKind } from "../protocol/access.ts";
 import { type ClientRequest, edited, editedRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import type { ListItem } from "../protocol/list-content.ts";
@@ -62,7 +62,7 @@ export function renamedRequest(request: ClientRequest, name: string): ClientRequ
   const span = find(request.text, 0, "params", ...path);
   if (!span) return request;
   const renamed = member === undefined ? { ref: { ...ref, [path[1] as string]: name } } : { [member]: name };
-  return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
+  return editedRequest(request, [editAt(span, JSON.stringify(name))], { ...params, ...renamed });
 }
 
 /** A tool may refer to its UI resource with one of these members of `_meta`. */

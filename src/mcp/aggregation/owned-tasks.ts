@@ -9,7 +9,7 @@ import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import { elementsInSteps, find, findInSteps, membersInSteps, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
-import { foldCase } from "../../json/syntax.ts";
+import { editAt, foldCase } from "../../json/syntax.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 import { buildListResult, unknownMethod } from "../protocol/access.ts";
 import {
@@ -162,7 +162,7 @@ function ownSubscription(call: Call, isOwn: (taskId: string) => boolean): Call {
   const params = { ...request.params, notifications };
   return {
     ...mapResult(call, (message) => message),
-    request: editedRequest(request, [{ ...span, text: JSON.stringify(taskIds) }], params),
+    request: editedRequest(request, [editAt(span, JSON.stringify(taskIds))], params),
   };
 }
 

@@ -8,6 +8,7 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
+import { editAt } from "../../json/syntax.ts";
 import { unknownMethod } from "../protocol/access.ts";
 import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } from "../protocol/call.ts";
 import {
@@ -317,8 +318,8 @@ export class SharedUpstream implements Upstream {
     const version = find(answer.text, 0, "result", "protocolVersion");
     const abilities = find(answer.text, 0, "result", "capabilities");
     const changed = edited(answer, [
-      ...(version ? [{ ...version, text: JSON.stringify(protocolVersion) }] : []),
-      ...(abilities ? [{ ...abilities, text: JSON.stringify(capabilities) }] : []),
+      ...(version ? [editAt(version, JSON.stringify(protocolVersion))] : []),
+      ...(abilities ? [editAt(abilities, JSON.stringify(capabilities))] : []),
     ]);
     return { ok: true, answer: changed, about: { ...about, protocolVersion, capabilities } };
   }

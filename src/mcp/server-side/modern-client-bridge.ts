@@ -7,6 +7,7 @@ import { lookupTable } from "../../base/lookup-table.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { find, member, members, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
+import { editAt } from "../../json/syntax.ts";
 import { addressedItem } from "../protocol/access.ts";
 import { type Call, type CallHandle, type Failure, type Question, runMessageSteps } from "../protocol/call.ts";
 import {
@@ -286,7 +287,7 @@ function meetsLevel(message: ServerMessage, level: string | undefined): boolean 
 function asModernError(message: ServerMessage): ServerMessage {
   const code = find(message.text, 0, "error", "code");
   if (!code || Number(slice(message.text, code)) !== LEGACY_RESOURCE_NOT_FOUND) return message;
-  return edited(message, [{ ...code, text: String(INVALID_PARAMS) }]);
+  return edited(message, [editAt(code, String(INVALID_PARAMS))]);
 }
 
 function withResultSubscription(text: string, id: string): string {

@@ -12,7 +12,7 @@ import {
   removeMembers,
   splice,
 } from "../../json/json-text.ts";
-import type { Edit, Span } from "../../json/syntax.ts";
+import { type Edit, editAt, type Span } from "../../json/syntax.ts";
 import {
   asMembersResult,
   type ClientRequest,
@@ -128,5 +128,5 @@ function intoMeta(text: string, members: string): Edit {
   if (!params) return insertMembers(text, 0, `"params":{"_meta":{${members}}}`);
   const meta = find(text, params.start, "_meta");
   if (!meta) return insertMembers(text, params.start, `"_meta":{${members}}`);
-  return text[meta.start] === "{" ? insertMembers(text, meta.start, members) : { ...meta, text: `{${members}}` };
+  return text[meta.start] === "{" ? insertMembers(text, meta.start, members) : editAt(meta, `{${members}}`);
 }

@@ -10,7 +10,7 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { find, slice, splice } from "../../json/json-text.ts";
-import type { Span } from "../../json/syntax.ts";
+import { editAt, type Span } from "../../json/syntax.ts";
 import type { Logger } from "../../record/log/logger.ts";
 import {
   type Call,
@@ -392,9 +392,9 @@ export class ServerConnection {
     this.#send({ text: notificationText(method, JSON.stringify(params)), method });
   }
 
-  #send(message: Outgoing): void {
+  #send(message: Omit<Outgoing, "headers">): void {
     const headers = withBearerToken(this.#headers, this.#options.authorization?.());
-    this.#channel?.send(headers === undefined ? message : { ...message, headers });
+    this.#channel?.send(headers === undefined ? message : { headers, ...message });
   }
 
   #received(message: ServerMessage, about: number | undefined): void {
@@ -427,7 +427,7 @@ export class ServerConnection {
     const token = find(message.text, 0, "params", "progressToken");
     const pending = token && this.#calls.get(Number(slice(message.text, token)));
     if (!token || pending?.progressToken === undefined) return;
-    this.#notifyCall(pending, edited(message, [{ ...token, text: pending.progressToken }]));
+    this.#notifyCall(pending, edited(message, [editAt(token, pending.progressToken)]));
   }
 
   #subscriptionEvent(message: ServerMessage, id: Span): void {
@@ -533,10 +533,7 @@ function textWithWireId(pending: PendingCall, wireId: number): string {
   const token = hasToken ? find(request.text, 0, "params", "_meta", "progressToken") : undefined;
   if (token === undefined) return withId(request, id);
   pending.progressToken = slice(request.text, token);
-  return splice(request.text, [
-    { start: request.idStart, end: request.idEnd, text: id },
-    { ...token, text: id },
-  ]);
+  return splice(request.text, [{ start: request.idStart, end: request.idEnd, text: id }, editAt(token, id)]);
 }
 
 function withBearerToken(

@@ -3,6 +3,7 @@
  */
 
 import { find } from "../../json/json-text.ts";
+import { editAt } from "../../json/syntax.ts";
 import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 import type { ServerAbout } from "./upstream.ts";
 
@@ -49,7 +50,7 @@ export function permittedSubscription(request: ClientRequest, mayRead: (uri: str
   const span = find(request.text, 0, "params", "notifications", "resourceSubscriptions");
   if (!span || kept.length === uris.length) return request;
   const notifications = { ...wanted, resourceSubscriptions: kept };
-  return editedRequest(request, [{ ...span, text: JSON.stringify(kept) }], { ...request.params, notifications });
+  return editedRequest(request, [editAt(span, JSON.stringify(kept))], { ...request.params, notifications });
 }
 
 export function supportedFilter(filter: SubscriptionFilter, about: ServerAbout | undefined): SubscriptionFilter {

@@ -7,7 +7,7 @@ import { decodeText, isBinary, SAMPLED_CHARACTERS } from "../../base/encoded-tex
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import { elementsInSteps, findInSteps, slice, splice } from "../../json/json-text.ts";
-import { type Edit, keyAt, type Span, skipSpace, stringEnd } from "../../json/syntax.ts";
+import { type Edit, editAt, keyAt, type Span, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { spreadText } from "../../llm/guards/guarded-text.ts";
 import { MIN_GUARDED_DIGITS } from "../../llm/guards/text-places.ts";
 import { LISTS } from "../protocol/access.ts";
@@ -184,7 +184,7 @@ function* guardedDescription(message: ServerMessage, guard: ResultGuard): Steps<
   if (runs === "too large")
     return edited(
       message,
-      spans.map((span) => ({ ...span, text: emptyLike(message, span) })),
+      spans.map((span) => editAt(span, emptyLike(message, span))),
     );
   const edits: Edit[] = [];
   for (const run of runs) {

@@ -420,7 +420,9 @@ export function openChatStream(context: TranslationContext): StreamWriter {
   const withoutInput = new Set<string>();
 
   const chunk = (choice: number, delta: Members, finish: string | null): void => {
-    out.push({ data: { ...head, choices: [{ index: choice, delta, logprobs: null, finish_reason: finish }] } });
+    const { id, object, created, model } = head;
+    const choices = [{ index: choice, delta, logprobs: null, finish_reason: finish }];
+    out.push({ data: { id, object, created, model, choices } });
   };
   const flush = (): void => {
     if (started === undefined) return;

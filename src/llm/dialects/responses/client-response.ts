@@ -217,7 +217,7 @@ class ResponsesWriter {
     this.outputChars += text.length;
     this.#event("response.output_text.delta", {
       item_id: open.id,
-      ...this.#place,
+      output_index: this.#output.length,
       content_index: 0,
       delta: text,
       logprobs: [],
@@ -237,7 +237,7 @@ class ResponsesWriter {
     this.outputChars += text.length;
     this.#event("response.reasoning_summary_text.delta", {
       item_id: open.id,
-      ...this.#place,
+      output_index: this.#output.length,
       summary_index: 0,
       delta: text,
     });
@@ -271,7 +271,9 @@ class ResponsesWriter {
     this.outputChars += json.length;
     // The input of a custom tool is readable only when it is complete.
     if (this.#context.toolNames.isCustom(this.#open.name)) return;
-    this.#event("response.function_call_arguments.delta", { item_id: this.#open.id, ...this.#place, delta: json });
+    const { id } = this.#open;
+    const index = this.#output.length;
+    this.#event("response.function_call_arguments.delta", { item_id: id, output_index: index, delta: json });
   }
 
   end(): void {
