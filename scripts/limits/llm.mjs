@@ -103,6 +103,12 @@ export const LLM_LIMITS = {
       "open tool calls of a stream that is translated",
       "the stream ends with an error",
     ],
+    [
+      "MAX_NUMBER_CHARS",
+      "json/parse-cost.ts",
+      "digits of a number in JSON that has a limit of values, such as tool arguments",
+      "the JSON is rejected as invalid",
+    ],
     ["MAX_CHOICES", "llm/canonical/response.ts", "choices of a response that is translated", "502 `upstream_error`"],
     ["llm-provider/guarded-response", "bytes", "a JSON response under a guard", "502 `upstream_error`"],
     ["llm-provider/event-stream", "bytes", "an event under a guard", "the stream ends with an error"],

@@ -16,15 +16,15 @@ const CHARACTERS_PER_VALUE = 64;
 const SPLIT_DEPTH = 32;
 
 /**
- * Returns undefined if the input is not a JSON object, or is nested too deep. Throws an `InputError` if it exceeds another
+ * Returns undefined if the input is not a JSON object, is nested too deep, or has a too long number. Throws an `InputError` if it exceeds another
  * limit.
  */
 export function* readMembersInSteps(input: PeerInput<"JSON">, bytes: Buffer): Steps<Members | undefined> {
   if (bytes.length > input.maxBytes) throw InputError.tooLarge(input);
   const exceeded = yield* exceededLimitInSteps(input, bytes);
   if (exceeded === "items") throw InputError.tooManyItems(input);
-  // The JSON parser takes much longer for each level of deep lists.
-  if (exceeded === "depth") return undefined;
+  // The JSON parser takes much longer for each level of deep lists, and for each digit of a number.
+  if (exceeded !== undefined) return undefined;
   try {
     const value = yield* parse(bytes, 0, bytes.length, 0);
     return isMembers(value) ? value : undefined;

@@ -5,7 +5,7 @@
 
 import { InputError, type PeerInput } from "../base/peer-inputs.ts";
 import { isMembers, type Members } from "./json.ts";
-import { exceededLimit } from "./parse-cost.ts";
+import { exceededLimit, MAX_NUMBER_CHARS } from "./parse-cost.ts";
 import { OPEN_BRACE, SPACE } from "./syntax.ts";
 import { type Inspection, inspectDocument } from "./validate-json.ts";
 
@@ -65,6 +65,8 @@ function boundedText(input: JsonInput, source: string | Uint8Array): string {
   const exceeded = exceededLimit(text, input.maxItems, input.maxDepth);
   if (exceeded === "items") throw InputError.tooManyItems(input);
   if (exceeded === "depth") throw new InputError(input, "depth", `is nested deeper than ${input.maxDepth} levels`);
+  if (exceeded === "number")
+    throw new InputError(input, "form", `has a number of more than ${MAX_NUMBER_CHARS} digits`);
   return text;
 }
 
