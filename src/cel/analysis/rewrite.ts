@@ -4,7 +4,7 @@
  * modified, because explain.ts prints from it.
  */
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { Budget, Loop } from "../functions/budget.ts";
+import type { Budget, Loop, TextCost } from "../functions/budget.ts";
 import { namespacedName } from "../functions/functions.ts";
 import {
   APPEND,
@@ -15,6 +15,9 @@ import {
   MATCHES_COMPUTED,
   PAY_FOR_COPY,
   PAY_FOR_LOOP,
+  PAY_FOR_PARTS,
+  PAY_FOR_REPLACEMENTS,
+  PAY_FOR_TEXT,
   PAY_FOR_VALUE,
   REGEX_REPLACE,
   REGEX_REPLACE_COMPUTED,
@@ -74,6 +77,33 @@ const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
   ["format", 15],
 ]);
 const ZONE_NODES = 1_000;
+
+/**
+ * How many characters of their operands cost one unit outside of loops, for functions that take long for a large text.
+ * The whole budget then takes less than 50 ms.
+ */
+const CHARACTERS_PER_UNIT: ReadonlyMap<string, number> = new Map([
+  ...["contains", "indexOf", "lastIndexOf", "_+_", "size"].map((name) => [name, 256] as const),
+  ...["bytes", "charAt", "substring", "base64.decode", "base64Decode"].map((name) => [name, 128] as const),
+  ...["lowerAscii", "upperAscii", "join", "double", "json", "toJson", "url.decode"].map((name) => [name, 64] as const),
+  ...["base64.encode", "base64Encode", "sha256.encode", "sha1.encode", "md5.encode", "ip", "cidr"].map(
+    (name) => [name, 64] as const,
+  ),
+  ...["trim", "unvalidatedJwtPayload", "containsIP", "containsCIDR", "string"].map((name) => [name, 32] as const),
+  ["url.encode", 16],
+  ["form.encode", 2],
+  ["strings.quote", 2],
+  ["format", 2],
+  // The time grows faster than the number of digits.
+  ["int", 0.25],
+  ["uint", 0.25],
+]);
+
+const READS_ITEMS: ReadonlySet<string> = new Set(["join", "toJson", "form.encode", "format"]);
+
+/** Roots of attributes whose size is that of a request head. */
+const SHORT_ROOTS: ReadonlySet<string> = new Set(["source", "client", "jwt", "apiKey", "basicAuth"]);
+const LARGE_FIELDS: ReadonlySet<string> = new Set(["body"]);
 
 export interface RewriteOptions {
   readonly budget: Budget;
@@ -150,19 +180,39 @@ export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
         }
         break;
     }
-    if (namespaced !== undefined) return withCall(node, call, inLoop ? args.map(copied) : args, call.target);
+    if (namespaced !== undefined)
+      return withCall(node, call, args.map(inLoop ? copied : forText(namespaced)), call.target);
 
     const target = call.target === undefined ? undefined : visit(call.target, inLoop);
     const operands = target === undefined ? args : [target, ...args];
     if (call.function === "matches") return withPattern(operands, MATCHES, MATCHES_COMPUTED);
     if (call.function === "regexReplace") return withPattern(operands, REGEX_REPLACE, REGEX_REPLACE_COMPUTED);
-    // The number of parts is not bounded by a loop, so it is charged anywhere.
-    if (!inLoop && call.function === "split") return paid(withCall(node, call, args, target));
-    if (!inLoop || CHEAP.has(call.function) || isComparisonWithConstant(call))
-      return withCall(node, call, args, target);
+    if (!inLoop) return withTextCost(node, call, args, target);
+    if (CHEAP.has(call.function) || isComparisonWithConstant(call)) return withCall(node, call, args, target);
     const pay = COPYING.has(call.function) ? copied : paid;
     const charged = withCall(node, call, args.map(pay), target === undefined ? undefined : pay(target));
     return call.function === "split" ? paid(charged) : charged;
+  }
+
+  /** Charges before the call, which may take long for a single large text. */
+  function withTextCost(node: Node, call: CallNode, args: Node[], target: Node | undefined): Node {
+    const [first, ...rest] = args;
+    if (target !== undefined && first !== undefined && (call.function === "replace" || call.function === "split")) {
+      const [text, search] = [identNode("@text"), identNode("@search")];
+      const times = call.function === "replace" ? rest.slice(1) : [];
+      const pay = call.function === "replace" ? PAY_FOR_REPLACEMENTS : PAY_FOR_PARTS;
+      const charged = callNode(pay, hostNode(budget), text, search, ...times);
+      return bindNode("@text", target, bindNode("@search", first, withCall(node, call, [search, ...rest], charged)));
+    }
+    const pay = forText(call.function);
+    return withCall(node, call, args.map(pay), target === undefined ? undefined : pay(target));
+  }
+
+  function forText(name: string): (operand: Node) => Node {
+    const charactersPerUnit = CHARACTERS_PER_UNIT.get(name);
+    if (charactersPerUnit === undefined) return (operand) => operand;
+    const cost: TextCost = { budget, charactersPerUnit, isDeep: READS_ITEMS.has(name) };
+    return (operand) => (isShort(operand) ? operand : callNode(PAY_FOR_TEXT, hostNode(cost), operand));
   }
 
   /** `operands` holds the string, the pattern, and any further arguments, for both the function and the method form. */
@@ -242,12 +292,36 @@ function isComparisonWithConstant(call: CallNode): boolean {
 }
 
 function isResult(node: Node | undefined): boolean {
-  return node?.exprKind.case === "identExpr" && node.exprKind.value.name === RESULT;
+  return isIdent(node, RESULT);
 }
 
 function onlyElement(node: Node): Node | undefined {
   const elements = node.exprKind.case === "listExpr" ? node.exprKind.value.elements : [];
   return elements.length === 1 ? elements[0] : undefined;
+}
+
+/** Returns whether the node is a constant or an attribute of the head of a request. */
+function isShort(node: Node | undefined): boolean {
+  const kind = node?.exprKind;
+  switch (kind?.case) {
+    case "constExpr":
+      return true;
+    case "selectExpr": {
+      const { operand, field } = kind.value;
+      if (isIdent(operand, "request")) return !LARGE_FIELDS.has(field);
+      return isShort(operand);
+    }
+    case "callExpr":
+      return kind.value.function === INDEX && isShort(kind.value.args[0]);
+    case "identExpr":
+      return SHORT_ROOTS.has(kind.value.name);
+    default:
+      return false;
+  }
+}
+
+function isIdent(node: Node | undefined, name: string): boolean {
+  return node?.exprKind.case === "identExpr" && node.exprKind.value.name === name;
 }
 
 /** Excludes the bodies of nested loops, because those loops pay for them when they run. */

@@ -4,7 +4,17 @@
  */
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
 import { GrowingList } from "../values/values.ts";
-import { type Budget, type Loop, payForCopy, payForLoop, payForValue } from "./budget.ts";
+import {
+  type Budget,
+  type Loop,
+  payForCopy,
+  payForLoop,
+  payForParts,
+  payForReplacements,
+  payForText,
+  payForValue,
+  type TextCost,
+} from "./budget.ts";
 import { compileComputedRegex, type Regex } from "./regex.ts";
 
 export const APPEND = "@append";
@@ -13,6 +23,9 @@ export const IS_NOTHING = "@isNothing";
 export const PAY_FOR_LOOP = "@payForLoop";
 export const PAY_FOR_VALUE = "@payForValue";
 export const PAY_FOR_COPY = "@payForCopy";
+export const PAY_FOR_TEXT = "@payForText";
+export const PAY_FOR_REPLACEMENTS = "@payForReplacements";
+export const PAY_FOR_PARTS = "@payForParts";
 export const MATCHES = "@matches";
 export const MATCHES_COMPUTED = "@matchesComputed";
 export const REGEX_REPLACE = "@regexReplace";
@@ -33,6 +46,16 @@ export const hostFunctions: CelFunc[] = [
   celFunc(PAY_FOR_LOOP, [DYN, DYN], DYN, (loop, range) => payForLoop(host<Loop>(loop), range)),
   celFunc(PAY_FOR_VALUE, [DYN, DYN], DYN, (budget, value) => payForValue(host<Budget>(budget), value)),
   celFunc(PAY_FOR_COPY, [DYN, DYN], DYN, (budget, value) => payForCopy(host<Budget>(budget), value)),
+  celFunc(PAY_FOR_TEXT, [DYN, DYN], DYN, (cost, value) => payForText(host<TextCost>(cost), value)),
+  celFunc(PAY_FOR_REPLACEMENTS, [DYN, DYN, DYN], DYN, (budget, text, search) =>
+    payForReplacements(host<Budget>(budget), text, search),
+  ),
+  celFunc(PAY_FOR_REPLACEMENTS, [DYN, DYN, DYN, DYN], DYN, (budget, text, search, times) =>
+    payForReplacements(host<Budget>(budget), text, search, times),
+  ),
+  celFunc(PAY_FOR_PARTS, [DYN, DYN, DYN], DYN, (budget, text, separator) =>
+    payForParts(host<Budget>(budget), text, separator),
+  ),
   celFunc(MATCHES, [DYN, STRING], BOOL, (bound, text) => {
     const { regex, budget } = host<BoundRegex>(bound);
     return regex.test(text, budget);
