@@ -5,7 +5,10 @@ import type { Usage } from "../usage/usage.ts";
 import type { Signature } from "./conversation.ts";
 import { UpstreamResponseError } from "./request-fields.ts";
 
-/** Bounds the state that a provider's stream can create, because one chunk can name any index. */
+/**
+ * Bounds the work and the state that a provider's response can create, because one chunk of a stream can name any index,
+ * and a complete response can list any number.
+ */
 const MAX_CHOICES = 1_024;
 
 export type Finish = "stop" | "length" | "toolCalls" | "filter";
@@ -118,6 +121,8 @@ export class CompleteResponse implements ResponseSink {
   }
 
   #choice(index: number): Choice {
+    if (index >= MAX_CHOICES)
+      throw new UpstreamResponseError(502, `the provider's response has more than ${MAX_CHOICES} choices`);
     while (this.choices.length <= index) {
       this.choices.push({ parts: [], finish: "stop" });
       this.#calls.push(new Map());

@@ -39,6 +39,24 @@ for (const [name, translate] of overlappingCalls)
     });
   });
 
+for (const client of ["chat", "messages", "responses", "generateContent"] as const)
+  for (const [provider, body] of [
+    ["chat", (n: number) => ({ choices: Array.from({ length: n }, () => ({ message: { content: "a" } })) })],
+    [
+      "generateContent",
+      (n: number) => ({
+        candidates: Array.from({ length: n }, (_, index) => ({ index, content: { parts: [{ text: "a" }] } })),
+      }),
+    ],
+  ] as const) {
+    const translation = translationBetween(client, provider);
+    if (translation === undefined) continue;
+    test(`more than 1,024 choices of a complete response are an error: ${provider} to ${client}`, () => {
+      assert.doesNotThrow(() => translation.response(body(1_024), context()));
+      assert.throws(() => translation.response(body(1_025), context()), { name: "UpstreamResponseError", status: 502 });
+    });
+  }
+
 test("complete tool calls have no limit", () => {
   for (const translate of completeCalls.values()) translate(1_001);
 });
