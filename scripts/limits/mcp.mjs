@@ -365,6 +365,12 @@ export const MCP_LIMITS = {
     ],
     ["mcp-server/error", "bytes", "an error of a server, in characters", "the call fails"],
     ["mcp-server/http-response", "depth", "nesting of a server's message", "the call fails"],
+    [
+      "MAX_MEMBERS",
+      "mcp/protocol/list-content.ts",
+      "members of a server's list, and of an item in it",
+      "the call fails",
+    ],
     ["MAX_ATOM_CHARS", "json/validate-json.ts", "a name or number in a server's message", "the call fails"],
     ["mcp-server/http-response", "open", "names of one object in a server's message", "the call fails"],
     [

@@ -7,7 +7,7 @@ import type { Span } from "../../json/syntax.ts";
 import { LISTS } from "./access.ts";
 import { type Call, type Failure, mapResult, runMessageSteps, serverFailure } from "./call.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
-import { type ListMembers, readListContent } from "./list-content.ts";
+import { type ListMembers, MAX_MEMBERS, readListContent } from "./list-content.ts";
 import { listKeyProblem } from "./message-rules.ts";
 
 export function* listProblem(
@@ -45,6 +45,7 @@ function* listContentProblem(
   const { text } = message;
   const { members: top, items, itemProblem } = yield* readListContent(message, list);
   if (items === undefined) return `no list of ${list.member}`;
+  if (top.length > MAX_MEMBERS) return `a result with more than ${MAX_MEMBERS} members`;
   const unclear = listKeyProblem(list.member, top);
   if (unclear !== undefined) return `a result that can be read in two ways: ${unclear}`;
   if (itemProblem !== undefined) return itemProblem;

@@ -40,3 +40,12 @@ test("the first invalid item is reported", () => {
     assert.match(problemOf(result) ?? "", /no list of tools$/);
   assert.equal(problemOf('{"tools":[]}'), undefined);
 });
+
+test("a list and its items have at most 1,000 members", () => {
+  const problemOf = (result: string) =>
+    finish(listProblem(asClientRequest("tools/list", "{}"), asResult(result), "files"))?.message;
+  const members = (n: number): string => Array.from({ length: n }, (_, i) => `"x${i}":1`).join(",");
+  assert.equal(problemOf(`{"tools":[{"name":"a",${members(999)}}],${members(999)}}`), undefined);
+  assert.match(problemOf(`{"tools":[{"name":"a",${members(1_000)}}]}`) ?? "", /an item with more than 1000 members$/);
+  assert.match(problemOf(`{"tools":[],${members(1_000)}}`) ?? "", /a result with more than 1000 members$/);
+});

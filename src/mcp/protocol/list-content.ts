@@ -37,6 +37,9 @@ export function itemName(text: string, { nameStart, nameEnd }: ListItem): string
   return nameEnd === 0 ? "" : keyAt(text, nameStart, nameEnd);
 }
 
+/** Servers use about ten for a list or an item. The members are checked in one piece. */
+export const MAX_MEMBERS = 1_000;
+
 /** Messages do not change, so the offsets are read once for all steps that a message passes. */
 const known = new WeakMap<ServerMessage, ListContent>();
 
@@ -53,7 +56,8 @@ export function* readListContent(message: ServerMessage, { member, key }: ListMe
     const isNamed = name !== undefined && text.charCodeAt(name.start) === QUOTE;
     items?.push({ start, end, nameStart: isNamed ? name.start : 0, nameEnd: isNamed ? name.end : 0 });
     if (itemProblem !== undefined) return;
-    if (!isNamed) itemProblem = `an item whose "${key}" is not a string`;
+    if (own.length > MAX_MEMBERS) itemProblem = `an item with more than ${MAX_MEMBERS} members`;
+    else if (!isNamed) itemProblem = `an item whose "${key}" is not a string`;
     else {
       const unclear = itemKeyProblem(own);
       if (unclear !== undefined) itemProblem = `an item that can be read in two ways: ${unclear}`;
