@@ -40,7 +40,7 @@ export function importMcpServers(source: unknown): Conversion {
   const servers = asObject(document.mcpServers ?? document.servers ?? asObject(document.mcp).servers);
   if (Object.keys(servers).length === 0) throw new Error("there is no `mcpServers` (or `servers`) with an entry");
   const conversion = newConversion();
-  const entries = enabledServers(servers, conversion);
+  const entries = enabledServers(servers, conversion, isObject(document.mcpProxy));
   if (isObject(document.mcpProxy)) return proxyOf(document.mcpProxy, entries, conversion);
   const targets = entries.map(({ target }) => target);
   conversion.config.mcp = { port: 3000, address: "127.0.0.1", targets };
@@ -61,15 +61,18 @@ interface ServerEntry {
   readonly target: Values;
 }
 
-function enabledServers(servers: Values, conversion: Conversion): ServerEntry[] {
+function enabledServers(servers: Values, conversion: Conversion, isProxy: boolean): ServerEntry[] {
   return Object.entries(servers).flatMap(([key, entry]) => {
-    if (!isObject(entry)) return [];
     const at = `mcpServers.${key}`;
+    if (!isObject(entry)) {
+      conversion.leftOut.push(`${at}: it is not an object`);
+      return [];
+    }
     if (entry.disabled === true) {
       conversion.leftOut.push(`${at}: it is disabled`);
       return [];
     }
-    const target = targetOf(entry, targetName(key, conversion), conversion);
+    const target = targetOf(entry, targetName(key, conversion), conversion, isProxy);
     if (target) return [{ at, key, entry, target }];
     conversion.leftOut.push(`${at}: it has neither \`command\` nor \`url\``);
     return [];
@@ -149,16 +152,22 @@ function toolsOf(entry: Values): Values | undefined {
   return Object.keys(tools).length === 0 ? undefined : tools;
 }
 
-export function targetOf(entry: Values, name: string, conversion: Conversion): Values | undefined {
-  const target = serverOf(entry, name, conversion);
+export function targetOf(entry: Values, name: string, conversion: Conversion, isProxy = false): Values | undefined {
+  const target = serverOf(entry, name, conversion, isProxy);
   const tools = target && toolsOf(entry);
   return tools === undefined ? target : { ...target, tools };
 }
 
-function serverOf(entry: Values, name: string, conversion: Conversion): Values | undefined {
+/** Without a transport, mcp-proxy uses SSE, and clients try it if the path suggests it. */
+function isEventStream(transport: unknown, url: string, isProxy: boolean): boolean {
+  const named = String(transport ?? "");
+  return named === "" ? isProxy || /\/sse\/?(?:[?#]|$)/.test(url) : /sse/i.test(named);
+}
+
+function serverOf(entry: Values, name: string, conversion: Conversion, isProxy: boolean): Values | undefined {
   const url = entry.url ?? entry.serverUrl ?? entry.httpUrl;
   if (typeof url === "string") {
-    const kind = /sse/i.test(String(entry.type ?? entry.transport ?? "")) || /\/sse\/?$/.test(url) ? "sse" : "mcp";
+    const kind = isEventStream(entry.transportType ?? entry.type ?? entry.transport, url, isProxy) ? "sse" : "mcp";
     const headers = textValues(entry.headers, conversion);
     return { name, [kind]: { url: variables(url, conversion), ...(headers ? { headers } : {}) } };
   }
