@@ -7,6 +7,8 @@ interface KnownProvider {
   readonly name: string;
   /** The environment variable that LiteLLM reads if there is no `api_key`. */
   readonly keyVariable?: string;
+  /** LiteLLM's address without `api_base`, if the gateway's is another one. */
+  readonly base?: string;
   /** Converts `api_base` to `baseUrl`, or returns why it cannot be used. Default: the address is used as it is. */
   readonly address?: (base: string) => string | Fault;
 }
@@ -55,7 +57,7 @@ const PROVIDERS: Readonly<Record<string, KnownProvider>> = {
   cohere: { name: "cohere", keyVariable: "COHERE_API_KEY", address: refused("is for Cohere's own API") },
   cohere_chat: { name: "cohere", keyVariable: "COHERE_API_KEY", address: refused("is for Cohere's own API") },
   deepinfra: { name: "deepinfra", keyVariable: "DEEPINFRA_API_KEY" },
-  deepseek: { name: "deepseek", keyVariable: "DEEPSEEK_API_KEY" },
+  deepseek: { name: "deepseek", keyVariable: "DEEPSEEK_API_KEY", base: "https://api.deepseek.com/beta" },
   fireworks_ai: { name: "fireworks", keyVariable: "FIREWORKS_AI_API_KEY" },
   groq: { name: "groq", keyVariable: "GROQ_API_KEY" },
   huggingface: { name: "huggingface", keyVariable: "HF_TOKEN", address: versioned },
@@ -64,7 +66,7 @@ const PROVIDERS: Readonly<Record<string, KnownProvider>> = {
   ollama: { name: "ollama", address: versioned },
   ollama_chat: { name: "ollama", address: versioned },
   openrouter: { name: "openrouter", keyVariable: "OPENROUTER_API_KEY" },
-  together_ai: { name: "togetherai", keyVariable: "TOGETHERAI_API_KEY" },
+  together_ai: { name: "togetherai", keyVariable: "TOGETHERAI_API_KEY", base: "https://api.together.ai/v1" },
   xai: { name: "xai", keyVariable: "XAI_API_KEY" },
 };
 
@@ -110,7 +112,7 @@ export function litellmProvider(
     return new Fault(`its api_base ${apiBase} is not an http or https URL`);
   const address = apiBase?.replace(/\/+$/, "");
   const base = OWN_APIS.has(prefix) ? address : address?.replace(/\/chat\/completions$/, "");
-  const baseUrl = base === undefined ? undefined : (known?.address?.(base) ?? base);
+  const baseUrl = base === undefined ? known?.base : (known?.address?.(base) ?? base);
   if (baseUrl instanceof Fault) return baseUrl;
   const isCompatible = known === undefined || (known.name === "openAI" && base !== undefined);
   return {
