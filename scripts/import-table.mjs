@@ -15,7 +15,7 @@ if (folder === undefined) {
   process.stderr.write("usage: npm run import-table -- <folder with configurations of agentgateway>\n");
   process.exit(2);
 }
-const { importAgentgateway, dropInvalid, loadConfig, parseYaml, yamlText } = await loadCode();
+const { importAgentgateway, dropInvalid, loadConfig, readSource, yamlText } = await loadCode();
 
 const files = readdirSync(folder).filter((name) => /\.ya?ml$/.test(name));
 const total = { files: files.length, valid: 0, complete: 0, direct: 0 };
@@ -27,7 +27,7 @@ for (const file of files) {
     const loaded = loadConfig([source], { ...variables, ...environment }, { isOwnFormatOnly: true });
     return loaded.ok ? [] : loaded.problems;
   };
-  const conversion = importAgentgateway(parseYaml(text));
+  const conversion = importAgentgateway(readSource(text));
   dropInvalid(conversion, check);
   const isValid = check(conversion.config).length === 0;
   const lost = [...conversion.leftOut, ...conversion.closed.map((line) => `closed: ${line}`)];
@@ -54,7 +54,11 @@ async function loadCode() {
         contents: `export { importAgentgateway } from "./config/import/agentgateway.ts";
 export { dropInvalid } from "./config/import/drop-invalid.ts";
 export { loadConfig } from "./config/load/load.ts";
-export { parseYaml, yamlText } from "./base/yaml-text.ts";`,
+export { yamlText } from "./base/yaml-text.ts";
+import { peerInput } from "./base/peer-inputs.ts";
+import { readYaml } from "./base/read-yaml.ts";
+const FILE = peerInput("file/imported-configuration");
+export const readSource = (text) => readYaml(FILE, text);`,
       },
       outfile: join(out, "code.mjs"),
       bundle: true,
