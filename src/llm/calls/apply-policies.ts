@@ -17,7 +17,7 @@ import type { Candidate } from "../models/model-table.ts";
 import type { LlmCall, PromptRules, TextGuard } from "../request/llm-call.ts";
 import { scanSteps } from "../request/read-request.ts";
 import { LlmRejection } from "./rejections.ts";
-import type { PlanOptions } from "./upstream-request.ts";
+import { type PlanOptions, upstreamFormat } from "./upstream-request.ts";
 
 export interface PreparedRequest {
   readonly llm: LlmCall;
@@ -62,8 +62,10 @@ export function* withTree(
   return { ...policed, llm: { ...llm, tree } };
 }
 
-function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model }: Candidate): boolean {
-  const format = provider.upstreamFormat(dialect.format, model);
+function needsTree(llm: LlmCall, { target, model }: Candidate): boolean {
+  const { dialect, caching } = llm;
+  const { provider } = target;
+  const format = upstreamFormat(llm, target, model);
   if (format === undefined) return false;
   if (format !== dialect.format || provider.needsAdapting?.({ format }) === true) return true;
   return caching !== undefined && hasCacheMarks(format, model);

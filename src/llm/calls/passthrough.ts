@@ -73,7 +73,7 @@ export function forwardUnread(
         includeUsage: false,
       },
       hidesUsage: false,
-      addsStreamOptions: false,
+      features: [],
       framing: "events",
     },
     { target, model: "" },

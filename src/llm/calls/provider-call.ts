@@ -15,8 +15,9 @@ import { invalidateCredential, MISSING_AWS_KEYS } from "../credentials/credentia
 import type { FailoverRules } from "../models/failover-rules.ts";
 import type { Candidate } from "../models/model-table.ts";
 import type { TargetTimeouts } from "../models/target.ts";
-import { isContextLengthError, isStreamOptionsError, type LlmError, mayNameField } from "../request/llm-errors.ts";
+import { isContextLengthError, type LlmError } from "../request/llm-errors.ts";
 import { providerRequestId, retryAfterSeconds } from "../request/provider.ts";
+import { FEATURES, rejectedFeature } from "../request/rejected-features.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
 import type { PriceCatalogue } from "../usage/prices.ts";
 import { NativeResponse, type ProviderResponse, TranslatedResponse } from "./provider-response.ts";
@@ -66,8 +67,8 @@ interface HeldHead {
   readonly headers: HeaderList;
   /** Holds the body of an error that may cause another call. Undefined if the call only waits for the first byte. */
   readonly error: Buffer[] | undefined;
-  /** True if the server may have rejected `stream_options`. */
-  readonly isOptionsCheck: boolean;
+  /** True if the server may have rejected a feature of the call. */
+  readonly isFeatureCheck: boolean;
   errorBytes: number;
 }
 
@@ -187,8 +188,8 @@ export class ProviderCall implements SplitCallHandler {
     if (id !== undefined && llm) llm.providerRequestId = id;
     this.#receiver.received(status, headers);
     if (status === 401 || status === 403) invalidateCredential(target.credential);
-    if (this.#plan.addsStreamOptions && mayNameField(status))
-      this.#held = { status, headers, error: [], errorBytes: 0, isOptionsCheck: true };
+    if (this.#plan.features.some((feature) => FEATURES[feature].hasStatus(status)))
+      this.#held = { status, headers, error: [], errorBytes: 0, isFeatureCheck: true };
     else this.#decide(status, headers);
   }
 
@@ -205,9 +206,9 @@ export class ProviderCall implements SplitCallHandler {
       const message = "the provider returned a redirect, which is not followed";
       this.#targets.reject({ status: 502, message, code: "upstream_redirect" });
     } else if (mayBeTooLong && this.#targets.hasTarget())
-      this.#held = { status, headers, error: [], errorBytes: 0, isOptionsCheck: false };
+      this.#held = { status, headers, error: [], errorBytes: 0, isFeatureCheck: false };
     else if (status < 400 && target.timeouts?.firstByteMs !== undefined)
-      this.#held = { status, headers, error: undefined, errorBytes: 0, isOptionsCheck: false };
+      this.#held = { status, headers, error: undefined, errorBytes: 0, isFeatureCheck: false };
     else {
       if (ejects) target.health.recordFailure(retryAfter);
       else target.health.recordSuccess();
@@ -221,7 +222,7 @@ export class ProviderCall implements SplitCallHandler {
       held.error?.push(chunk);
       held.errorBytes += chunk.length;
       if (held.error && held.errorBytes <= MAX_ERROR_BYTES) return true;
-      if (held.isOptionsCheck) {
+      if (held.isFeatureCheck) {
         this.#decideHeld(held);
         return true;
       }
@@ -239,7 +240,7 @@ export class ProviderCall implements SplitCallHandler {
 
   end(trailers: readonly string[]): void {
     this.#timer?.stop();
-    if (this.#held?.isOptionsCheck) this.#endOptionsCheck(this.#held);
+    if (this.#held?.isFeatureCheck) this.#endFeatureCheck(this.#held);
     if (this.#isOver) return;
     const held = this.#held;
     if (held?.error && this.#failsOverTooLong(held.error)) return;
@@ -249,16 +250,15 @@ export class ProviderCall implements SplitCallHandler {
     this.#response?.end(trailers);
   }
 
-  #endOptionsCheck(held: HeldHead): void {
+  #endFeatureCheck(held: HeldHead): void {
     const { target } = this.candidate;
-    if (isStreamOptionsError(Buffer.concat(held.error ?? []).toString("utf8"))) {
-      target.memory.rejectsStreamOptions = true;
-      this.#options.logger.warn("the provider rejects stream_options, so the tokens of its streams are estimated", {
-        target: target.name,
-        status: held.status,
-      });
-      if (this.#targets.next({ reason: "the provider rejects stream_options", cause: "stream_options", repeats: true }))
-        return;
+    const body = Buffer.concat(held.error ?? []).toString("utf8");
+    const feature = rejectedFeature(this.#plan.features, held.status, body);
+    if (feature !== undefined) {
+      target.memory.rejectedFeatures.add(feature);
+      const { rejection, consequence } = FEATURES[feature];
+      this.#options.logger.warn(`${rejection}, so ${consequence}`, { target: target.name, status: held.status });
+      if (this.#targets.next({ reason: rejection, cause: feature, repeats: true })) return;
     }
     this.#decideHeld(held);
   }

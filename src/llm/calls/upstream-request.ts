@@ -31,6 +31,7 @@ import type { Format } from "../request/dialect.ts";
 import type { LlmCall, PromptCaching } from "../request/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../request/provider.ts";
 import { withoutCollection } from "../request/read-request.ts";
+import type { Feature } from "../request/rejected-features.ts";
 import { LlmRejection } from "./rejections.ts";
 
 const OPTION = peerInput("client/llm-option");
@@ -49,8 +50,8 @@ export interface UpstreamPlan {
   readonly framing: "events" | "array";
   /** True if the gateway removes the usage from the stream because the client did not request it. */
   readonly hidesUsage: boolean;
-  /** True if the request has `stream_options` only because the gateway added them. */
-  readonly addsStreamOptions: boolean;
+  /** Features that the call uses, and that it can do without. */
+  readonly features: readonly Feature[];
 }
 
 export interface PlanOptions {
@@ -74,7 +75,7 @@ export function planRequest(
   const { query } = request;
   const { provider } = target;
   const clientFormat = llm.dialect.format;
-  const format = provider.upstreamFormat(clientFormat, model);
+  const format = upstreamFormat(llm, target, model);
   // With another format or path, a request that runs no model could run as a billed call.
   const { operation } = llm.dialect;
   const wouldBeBilled =
@@ -95,7 +96,7 @@ export function planRequest(
   };
   const options = format === "chat" || clientFormat === "chat" ? parseStreamOptions(llm) : undefined;
   const asksForUsage =
-    stream && format === "chat" && provider.asksForStreamUsage && !target.memory.rejectsStreamOptions;
+    stream && format === "chat" && provider.asksForStreamUsage && !target.memory.rejectedFeatures.has("stream_options");
   const includeUsage = options?.include_usage === true;
   const context: TranslationContext = {
     model,
@@ -126,10 +127,37 @@ export function planRequest(
     translation,
     context,
     hidesUsage: isNative && asksForUsage && !includeUsage,
-    addsStreamOptions: asksForUsage && !(isNative && llm.scan.streamOptionsSpan !== undefined),
+    features:
+      asksForUsage && !(isNative && llm.scan.streamOptionsSpan !== undefined)
+        ? STREAM_OPTIONS
+        : format === "responses"
+          ? replaceableFeatures(llm, target)
+          : NO_FEATURES,
     framing:
       !isNative && clientFormat === "generateContent" && !/(?:^|&)alt=sse(?:&|$)/.test(query) ? "array" : "events",
   };
+}
+
+const NO_FEATURES: readonly Feature[] = [];
+const STREAM_OPTIONS: readonly Feature[] = ["stream_options"];
+const RESPONSES: readonly Feature[] = ["responses"];
+const NAMESPACES: readonly Feature[] = ["namespaces", "responses"];
+const NAMESPACE = Buffer.from('"namespace"');
+
+/** Returns the format of the call, without the features that the server rejected before. */
+export function upstreamFormat(llm: LlmCall, target: Candidate["target"], model: string): Format | undefined {
+  const { rejectedFeatures } = target.memory;
+  if (rejectedFeatures.size > 0 && replaceableFeatures(llm, target).some((feature) => rejectedFeatures.has(feature)))
+    return "chat";
+  return target.provider.upstreamFormat(llm.dialect.format, model);
+}
+
+/** A server with OpenAI's API may lack the Responses API or parts of it. Chat completions can replace a call. */
+function replaceableFeatures(llm: LlmCall, { provider, pathOverride }: Candidate["target"]): readonly Feature[] {
+  const { format, operation } = llm.dialect;
+  if (format !== "responses" || operation !== "call" || provider.mayLackResponses !== true) return NO_FEATURES;
+  if (pathOverride !== undefined) return NO_FEATURES;
+  return llm.bytes.includes(NAMESPACE) ? NAMESPACES : RESPONSES;
 }
 
 function upstreamPath(call: UpstreamCall, target: Candidate["target"]): string {

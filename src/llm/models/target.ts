@@ -20,6 +20,7 @@ import { gemini } from "../providers/gemini.ts";
 import { chatVariantFor, openAi, openAiCompatible } from "../providers/openai.ts";
 import { vertex } from "../providers/vertex.ts";
 import type { Provider } from "../request/provider.ts";
+import type { Feature } from "../request/rejected-features.ts";
 import { type Cooldown, Health } from "./health.ts";
 import { type PerMinute, Quota } from "./quota.ts";
 import type { ProviderConfig } from "./schema.ts";
@@ -45,7 +46,7 @@ export interface Target {
 
 /** Stores properties of the server that earlier responses revealed. */
 export interface TargetMemory {
-  rejectsStreamOptions: boolean;
+  readonly rejectedFeatures: Set<Feature>;
 }
 
 export interface TargetTimeouts {
@@ -107,7 +108,7 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
     health: new Health(env.clock, options.cooldown),
     quota: options.perMinute && acquireQuota(options.name, options.perMinute, env),
     timeouts: options.timeouts && { firstByteMs: options.timeouts.firstByte, idleMs: options.timeouts.idle },
-    memory: { rejectsStreamOptions: false },
+    memory: { rejectedFeatures: new Set() },
   };
 }
 

@@ -32,6 +32,7 @@ export function openAiCompatible(name: string, baseUrl: string, options: Compati
     headers: {},
     modelInBody: true,
     asksForStreamUsage: options.streamUsage,
+    mayLackResponses: options.responses && url.hostname !== "api.openai.com",
     chat: options.chat,
     modelList: { path: "/models", member: "data", id: "id" },
     upstreamFormat(client) {

@@ -1,0 +1,46 @@
+/**
+ * Features that some servers lack. The gateway recognizes the first rejection, repeats the call without the feature, and
+ * omits the feature for this server until the configuration changes.
+ */
+import { isStreamOptionsError, mayNameField } from "./llm-errors.ts";
+
+/** `namespaces` are groups of tools in requests of the Responses API, which Codex sends for MCP servers. */
+export type Feature = "stream_options" | "responses" | "namespaces";
+
+interface FeatureCheck {
+  /** Whether the status can mean that the server lacks the feature. */
+  readonly hasStatus: (status: number) => boolean;
+  readonly isNamed: (body: string) => boolean;
+  /** The log line and the reason of the repeated attempt. */
+  readonly rejection: string;
+  readonly consequence: string;
+}
+
+/** A model, a stored response, or a file that does not exist is also 404. */
+const NAMES_OBJECT = /model|prompt|previous|conversation|file_|file-|_id\b|with id/i;
+
+export const FEATURES: Readonly<Record<Feature, FeatureCheck>> = {
+  stream_options: {
+    hasStatus: mayNameField,
+    isNamed: isStreamOptionsError,
+    rejection: "the provider rejects stream_options",
+    consequence: "the tokens of its streams are estimated",
+  },
+  responses: {
+    hasStatus: (status) => status === 404 || status === 405 || status === 501,
+    isNamed: (body) => !NAMES_OBJECT.test(body),
+    rejection: "the provider has no Responses API",
+    consequence: "these requests are translated to chat completions",
+  },
+  namespaces: {
+    hasStatus: mayNameField,
+    isNamed: (body) => /namespace/i.test(body),
+    rejection: "the provider rejects namespaces of tools",
+    consequence: "these requests are translated to chat completions",
+  },
+};
+
+/** Returns the feature of the call that the server rejected. */
+export function rejectedFeature(used: readonly Feature[], status: number, body: string): Feature | undefined {
+  return used.find((feature) => FEATURES[feature].hasStatus(status) && FEATURES[feature].isNamed(body));
+}

@@ -1,0 +1,91 @@
+/**
+ * Servers with OpenAI's API that lack the Responses API, or namespaces of tools in it: the first rejection is recognized,
+ * the call is repeated as a chat completion, and later calls are translated at once. Every other error reaches the client.
+ */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
+
+const NOT_FOUND = { detail: "Not Found" };
+const UNKNOWN_MODEL = { error: { message: "The model `m` does not exist", code: "model_not_found" } };
+const UNKNOWN_RESPONSE = {
+  error: { message: "Previous response with id 'resp_1' not found.", type: "invalid_request_error" },
+};
+const NO_NAMESPACE = { error: { message: "Input should be 'function' or 'web_search', input: 'namespace'" } };
+const OTHER = { error: { message: "temperature must be at most 2" } };
+
+const CHAT = {
+  id: "c",
+  object: "chat.completion",
+  created: 1,
+  model: "m",
+  choices: [{ index: 0, message: { role: "assistant", content: "hello" }, finish_reason: "stop" }],
+  usage: { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 },
+};
+const RESPONSE = { id: "resp_1", object: "response", created_at: 1, status: "completed", model: "m", output: [] };
+
+const PLAIN_TOOL = { type: "function", name: "read", parameters: { type: "object", properties: {} } };
+const NAMESPACE = { type: "namespace", name: "files", description: "Files", tools: [PLAIN_TOOL] };
+
+type Rejection = readonly [status: number, body: object];
+
+/** `reject` answers requests of the Responses API. */
+async function start(t: TestContext, reject: (body: string) => Rejection | undefined, provider = "openAICompatible") {
+  const paths: string[] = [];
+  const { host } = await backendFor(t, (request, response) => {
+    let text = "";
+    request.on("data", (chunk) => {
+      text += chunk;
+    });
+    request.on("end", () => {
+      const path = request.url ?? "";
+      paths.push(path);
+      const [status, body] = path.endsWith("/responses") ? (reject(text) ?? [200, RESPONSE]) : [200, CHAT];
+      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+    });
+  });
+  const settings = provider === "openAI" ? "openAI: {}" : `openAICompatible: { baseUrl: "http://${host}/v1" }`;
+  const backend = `{ ai: { name: a, provider: { ${settings} }, hostOverride: "${host}", auth: { key: k } } }`;
+  const gateway = await gatewayFor(t, `gateways: { default: { port: 0 } }\nroutes: [{ backends: [${backend}] }]\n`);
+  const ask = async (extra: object = {}): Promise<{ status: number; text: string }> => {
+    const response = await fetch(`${gateway.url()}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "m", input: "Hi", ...extra }),
+    });
+    return { status: response.status, text: await response.text() };
+  };
+  return { ask, paths, gateway };
+}
+
+for (const status of [404, 405, 501])
+  test(`a server without the Responses API (${status}) gets chat completions, from the second call on at once`, async (t) => {
+    const { ask, paths, gateway } = await start(t, () => [status, NOT_FOUND]);
+    for (let i = 0; i < 2; i++) {
+      const { status: received, text } = await ask();
+      assert.equal(received, 200, text);
+      assert.match(text, /"object":"response".*hello/s);
+    }
+    assert.deepEqual(paths, ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"]);
+    assert.match(await gateway.logged("Responses API"), /translated to chat completions/);
+  });
+
+test("a server that rejects namespaces gets these calls as chat completions, and others unchanged", async (t) => {
+  const { ask, paths } = await start(t, (body) => (body.includes("namespace") ? [400, NO_NAMESPACE] : undefined));
+  for (let i = 0; i < 2; i++) assert.equal((await ask({ tools: [NAMESPACE] })).status, 200);
+  assert.equal((await ask({ tools: [PLAIN_TOOL] })).status, 200);
+  assert.deepEqual(paths, ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions", "/v1/responses"]);
+});
+
+const passed: readonly (readonly [name: string, rejection: Rejection, provider?: string])[] = [
+  ["an unknown model", [404, UNKNOWN_MODEL]],
+  ["an unknown response", [404, UNKNOWN_RESPONSE]],
+  ["another fault of the request", [400, OTHER]],
+  ["a 404 of OpenAI itself", [404, NOT_FOUND], "openAI"],
+];
+for (const [name, rejection, provider] of passed)
+  test(`${name} reaches the client, and the next call uses the Responses API`, async (t) => {
+    const { ask, paths } = await start(t, () => rejection, provider);
+    for (let i = 0; i < 2; i++) assert.equal((await ask({ tools: [NAMESPACE] })).status, rejection[0]);
+    assert.deepEqual(paths, ["/v1/responses", "/v1/responses"]);
+  });
