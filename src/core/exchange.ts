@@ -226,6 +226,8 @@ class ExchangeUpstream {
   startedMs: number | undefined = undefined;
   /** When the response head or the last MCP result arrived. */
   headMs: number | undefined = undefined;
+  /** False if the backend responded without a request to a server, for example because a rule denied the MCP call. */
+  isCalled = false;
   /** The endpoints that an endpoint picker selected for the current attempt, in order of preference. */
   picked: readonly string[] | undefined = undefined;
   /** True if the backend of the current attempt can use another endpoint. */

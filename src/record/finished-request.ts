@@ -39,6 +39,12 @@ export class FinishedRequest {
     this.subject = requestSubject(attributes);
   }
 
+  /** From the request to a server until its response head or last MCP result. NaN if no server responded. */
+  get upstreamMs(): number {
+    const { startedMs, headMs, isCalled } = this.exchange.upstream;
+    return isCalled && startedMs !== undefined && headMs !== undefined ? headMs - startedMs : Number.NaN;
+  }
+
   /** The name of the API key, or its user. */
   get key(): string | undefined {
     const { name, user_id: user } = this.exchange.attributes.apiKey ?? {};

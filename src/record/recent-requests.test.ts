@@ -115,6 +115,18 @@ test("shows the client's path even if a policy rewrote it", () => {
   assert.equal(recent.list({ limit: 1 })[0]?.path, "/asked");
 });
 
+test("the time of the backend is that of a server, and absent if no request was sent to one", () => {
+  const recent = recentRequests();
+  const upstreamMs = (isCalled: boolean): number | null | undefined => {
+    const exchange = anExchange({ mcp: { methodName: "tools/call", outcome: isCalled ? "ok" : "denied" } });
+    Object.assign(exchange.upstream, { startedMs: 1, headMs: 3, isCalled });
+    recent.begin(exchange);
+    recent.settled(new FinishedRequest(exchange, complete, 5));
+    return recent.list({ limit: 1 })[0]?.upstreamMs;
+  };
+  assert.deepEqual([upstreamMs(true), upstreamMs(false)], [2, null]);
+});
+
 test("subjects come from the token, the key or the user name, in that order", () => {
   const recent = recentRequests();
   const subject = (parts: ExchangeParts): string | null | undefined => {

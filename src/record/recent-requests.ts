@@ -188,7 +188,7 @@ class KeptRequest {
   source: Source | undefined = undefined;
   startedAt = Number.NaN;
   durationMs = Number.NaN;
-  /** NaN if no backend responded. */
+  /** NaN if no server responded. */
   upstreamMs = Number.NaN;
   method = "";
   scheme: SnapshotSource["request"]["scheme"] = "http";
@@ -224,7 +224,7 @@ class KeptRequest {
     }: { readonly share: (text: string) => string; readonly redaction: Pick<Redaction, "host" | "scrub"> },
   ): void {
     const { exchange, status } = finished;
-    const { arrived, attributes, upstream, credentials, response } = exchange;
+    const { arrived, attributes, credentials, response } = exchange;
     this.seq = seq;
     this.id = exchange.id;
     this.listener = exchange.listener;
@@ -232,10 +232,7 @@ class KeptRequest {
     this.source = exchange.source;
     this.startedAt = exchange.startedAt;
     this.durationMs = finished.durationMs;
-    this.upstreamMs =
-      upstream.startedMs === undefined || upstream.headMs === undefined
-        ? Number.NaN
-        : upstream.headMs - upstream.startedMs;
+    this.upstreamMs = finished.upstreamMs;
     this.method = share(arrived.method);
     this.scheme = arrived.scheme;
     this.host = share(redaction.host(exchange.originalHost));

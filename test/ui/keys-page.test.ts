@@ -94,13 +94,13 @@ routes:
   assert.match((await row.textContent()) ?? "", /resets in (?:\d+ min|\d+ s|1 h)/);
   assert.equal(await row.locator(".gauge.warn").count(), 1);
   assert.deepEqual(await page.locator(".buckets li > :first-child").allTextContents(), ["ada", "ben"]);
-  await page.getByText("1 unused limit").waitFor();
+  await page.getByText("1 limit not in use now").waitFor();
   await ask("ada-0123456789");
   await row.locator(".gauge.bad").waitFor();
   await row.getByText(/exhausted, available in/).waitFor();
   await checkLooks(page, "limits");
   await page.getByLabel("Filter by route").fill("nothing");
-  await page.getByText("0 of 0 limits in use").waitFor();
+  await page.getByText("0 of 0 limits in use now").waitFor();
   assert.deepEqual(errors, []);
   await page.close();
 });

@@ -12,7 +12,6 @@ import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
 import { amountText, stateOfKey } from "../../ui/src/pages/limits/budget-texts.ts";
 import { definitionText } from "../../ui/src/pages/mcp/definition-text.ts";
 import { differences } from "../../ui/src/pages/requests/differences.ts";
-import { endTimes } from "../../ui/src/pages/requests/end-times.ts";
 import { taskRows } from "../../ui/src/pages/runtime/task-rows.ts";
 import { ticksOf, timeTicks } from "../../ui/src/parts/chart-scale.ts";
 import { axisDurationText, visible } from "../../ui/src/parts/format.ts";
@@ -202,15 +201,6 @@ test("durations and sizes have a fitting precision", () => {
     "1 h",
   ]);
   assert.deepEqual([512, 1536, 5 * 1024 * 1024].map(bytesText), ["512 B", "1.5 KiB", "5.0 MiB"]);
-});
-
-test("the time column shows when requests ended and does not go back", () => {
-  const row = (time: string, durationMs: number) => ({ time: `2026-01-01T00:00:0${time}Z`, durationMs });
-  const shown = endTimes([row("3.000", 0.2), row("1.001", 2000.4), row("2.900", 50)]);
-  assert.deepEqual(
-    shown.map((ms) => new Date(ms).toISOString().slice(17, 23)),
-    ["03.000", "03.000", "02.950"],
-  );
 });
 
 test("tasks are rows with words, and lists in their details are rows below them", () => {

@@ -130,6 +130,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     if (isOver(this.#state)) return;
     if (!this.#hasSent) this.#exchange.upstream.startedMs = this.#owner.clock.monotonicMs();
     this.#hasSent = true;
+    this.#exchange.upstream.isCalled = true;
     this.#openRequests += 1;
   }
 
@@ -145,6 +146,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     this.#targets = targets;
     // If the backend's call has returned, its wait did not allow for the other targets.
     if (isFirst && targets !== undefined && this.#run !== undefined && this.#state === "waiting") this.#arm(false);
+    this.#exchange.upstream.isCalled = true;
     reportAttempt(this.#exchange, this.#owner, target, sent, served);
   }
 

@@ -73,7 +73,7 @@ export function Limits() {
   );
 }
 
-/** Shows the fullest rules first. Unused rules are collapsed if others are in use. */
+/** Shows the fullest rules first. A rule with full buckets and without rejections is collapsed if others are shown. */
 function Rules({ rules }: { rules: readonly Rule[] }) {
   const [limit, setLimit] = useState(SHOWN_RULES);
   const text = param("rule").toLowerCase();
@@ -82,6 +82,7 @@ function Rules({ rules }: { rules: readonly Rule[] }) {
     .filter(({ buckets, refusals }) => buckets.length > 0 || refusals > 0)
     .sort((a, b) => pressureOf(b) - pressureOf(a) || b.refusals - a.refusals);
   const idle = found.filter((rule) => !used.includes(rule));
+  const inUse = used.filter(({ bucketsInUse }) => bucketsInUse > 0).length;
   return (
     <>
       <div class="row">
@@ -94,7 +95,7 @@ function Rules({ rules }: { rules: readonly Rule[] }) {
           onInput={(event) => setParams({ rule: event.currentTarget.value }, { replace: true })}
         />
         <span class="muted">
-          {used.length} of {found.length === 1 ? "1 limit" : `${wholeText(found.length)} limits`} in use
+          {inUse} of {found.length === 1 ? "1 limit" : `${wholeText(found.length)} limits`} in use now
         </span>
       </div>
       {used.slice(0, limit).map((rule) => (
@@ -108,7 +109,7 @@ function Rules({ rules }: { rules: readonly Rule[] }) {
       {idle.length === 0 ? null : (
         <div class="idle-limits">
           <Fold
-            title={idle.length === 1 ? "1 unused limit" : `${wholeText(idle.length)} unused limits`}
+            title={idle.length === 1 ? "1 limit not in use now" : `${wholeText(idle.length)} limits not in use now`}
             isOpen={used.length === 0}
           >
             {() => (
@@ -169,7 +170,9 @@ function RulePanel({ rule }: { rule: Rule }) {
             )}
           </span>
           <span class="muted">
-            {rule.bucketsInUse === 1 ? "1 bucket" : `${wholeText(rule.bucketsInUse)} buckets`} in use
+            {rule.rule.global === undefined
+              ? `${rule.bucketsInUse === 1 ? "1 bucket" : `${wholeText(rule.bucketsInUse)} buckets`} in use now`
+              : "Counted by the rate limit service"}
           </span>
           <Status level={perMinute > 0 ? "warn" : "idle"}>
             {wholeText(rule.refusals)} rejected, {wholeText(perMinute)} in the last minute

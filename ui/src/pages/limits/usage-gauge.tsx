@@ -11,7 +11,7 @@ const WARN_SHARE = 0.75;
 
 export function UsageGauge(props: { name: string; share: number; used: ComponentChildren; note: string }) {
   const { name, used, note } = props;
-  const share = Math.max(0, Math.min(1, props.share));
+  const share = Math.max(0, props.share);
   const level = share >= 1 ? "bad" : share >= WARN_SHARE ? "warn" : "";
   return (
     <li>
@@ -19,7 +19,7 @@ export function UsageGauge(props: { name: string; share: number; used: Component
         {visible(name)}
       </span>
       <span class={`gauge ${level}`} aria-hidden="true">
-        <span style={{ width: `${share * 100}%` }} />
+        <span style={{ width: `${Math.min(1, share) * 100}%` }} />
       </span>
       <span class="number">{percentText(share)}</span>
       <span class="number">{used}</span>

@@ -9,7 +9,6 @@ import { visible } from "../../parts/format.ts";
 import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";
 import { useWindowed } from "../../parts/windowed.ts";
-import { endTimes } from "./end-times.ts";
 
 /** The height is in pixels and must match the style sheet. */
 const ROW_HEIGHT = 28;
@@ -18,12 +17,11 @@ export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRo
   const body = useRef<HTMLTableSectionElement>(null);
   const { from, to, before, after } = useWindowed(rows.length, ROW_HEIGHT, body);
   const shown = rows.slice(from, to);
-  const ends = endTimes(shown);
   return (
     <table class="requests" aria-rowcount={rows.length + 1}>
       <thead>
         <tr>
-          <th scope="col">Time</th>
+          <th scope="col">Started</th>
           <th scope="col">Request</th>
           <th scope="col">Route</th>
           <th scope="col">Status</th>
@@ -39,8 +37,8 @@ export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRo
       </thead>
       <tbody ref={body}>
         {before > 0 ? <Gap height={before} /> : null}
-        {shown.map((row, i) => (
-          <Row key={`${row.seq} ${row.time}`} row={row} endedMs={ends[i] ?? 0} isSelected={row.id === selected} />
+        {shown.map((row) => (
+          <Row key={`${row.seq} ${row.time}`} row={row} isSelected={row.id === selected} />
         ))}
         {after > 0 ? <Gap height={after} /> : null}
       </tbody>
@@ -56,7 +54,7 @@ function Gap({ height }: { height: number }) {
   );
 }
 
-function Row({ row, endedMs, isSelected }: { row: RequestRow; endedMs: number; isSelected: boolean }) {
+function Row({ row, isSelected }: { row: RequestRow; isSelected: boolean }) {
   const href = page.value === "requests" ? withParams({ id: row.id, event: "" }) : pageHref("requests", { id: row.id });
   const open = (): void => navigate(href);
   return (
@@ -67,7 +65,7 @@ function Row({ row, endedMs, isSelected }: { row: RequestRow; endedMs: number; i
       }}
     >
       <td class="mono muted">
-        <ClockTime at={endedMs} title={`started ${row.time}`} />
+        <ClockTime at={Date.parse(row.time)} />
       </td>
       <td class="mono" title={visible(row.what)}>
         <a href={href} aria-current={isSelected ? "true" : undefined}>
