@@ -85,6 +85,8 @@ export interface BodyObserver {
 }
 
 export interface LimitReading {
+  /** Describes the limit, for example `3 requests per second`. */
+  readonly rule: string;
   /** A rate limit service may add a window (`;w=60`). */
   readonly limit: string;
   readonly remaining: number;

@@ -127,6 +127,24 @@ test("the time of the backend is that of a server, and absent if no request was 
   assert.deepEqual([upstreamMs(true), upstreamMs(false)], [2, null]);
 });
 
+test("limits and budgets are listed with what is left, and money in dollars", () => {
+  const recent = recentRequests();
+  const exchange = anExchange({});
+  exchange.limits.readings = [
+    { rule: "3 requests per second", limit: "3", remaining: 1, resetSeconds: 1, share: 1 / 3 },
+  ];
+  const headers = { "x-budget-name": "team", "x-budget-unit": "usd", "x-budget-remaining": "4.98" };
+  exchange.limits.budgetReadings = [
+    { share: 1, headers: { ...headers, "x-budget-limit": "5", "x-budget-reset": "60" } },
+  ];
+  recent.begin(exchange);
+  recent.settled(new FinishedRequest(exchange, complete, 5));
+  assert.deepEqual(recent.list({ limit: 1 })[0]?.limits, [
+    { limit: "3 requests per second", remaining: "1 of 3", resetSeconds: 1 },
+    { limit: "budget team", remaining: "$4.98 of $5.00", resetSeconds: 60 },
+  ]);
+});
+
 test("subjects come from the token, the key or the user name, in that order", () => {
   const recent = recentRequests();
   const subject = (parts: ExchangeParts): string | null | undefined => {

@@ -4,6 +4,7 @@
 
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
+import { dollarText } from "../base/format.ts";
 import { LinkedList } from "../base/linked-list.ts";
 import { type Exchange, type ShadowDenial, StateKey, type Step } from "../core/exchange.ts";
 import type { LlmAttributes, RequestAttributes } from "../core/request-attributes.ts";
@@ -12,7 +13,7 @@ import type { Source } from "../core/source.ts";
 import { HeaderList } from "../http/headers.ts";
 import { type FinishedRequest, llmFields, mcpFields } from "./finished-request.ts";
 import { explainRequest } from "./trace/explain.ts";
-import type { JsonObject, RecordedAttempt, RequestDetail, RequestRecord } from "./trace/record.ts";
+import type { JsonObject, RecordedAttempt, RecordedLimit, RequestDetail, RequestRecord } from "./trace/record.ts";
 import type { Redaction } from "./trace/redact.ts";
 import {
   bothWatchers,
@@ -211,6 +212,8 @@ class KeptRequest {
   attempts: readonly RecordedAttempt[] | undefined = undefined;
   failure: Exchange["failure"] = undefined;
   rules: Exchange["checkedRules"] = undefined;
+  limitReadings: Exchange["limits"]["readings"] = undefined;
+  budgetReadings: Exchange["limits"]["budgetReadings"] = undefined;
   shadowDenials: readonly ShadowDenial[] | undefined = undefined;
   attributes = NO_ATTRIBUTES;
 
@@ -258,6 +261,8 @@ class KeptRequest {
         ? rule
         : { ...rule, values: redaction.scrub(rule.values, arrived.headers.pairs, credentials.secrets) },
     );
+    this.limitReadings = exchange.limits.readings;
+    this.budgetReadings = exchange.limits.budgetReadings;
     this.shadowDenials = exchange.shadow.denials;
     // The original object may reference the whole body.
     this.attributes = attributes.llm ? { ...attributes, llm: withoutText(attributes.llm) } : attributes;
@@ -353,10 +358,30 @@ function toRequestRecord(one: KeptRequest): RequestRecord {
     ...(llm ? { llm: llmFields(llm) } : {}),
     steps: one.steps,
     ...(one.attempts === undefined ? {} : { attempts: one.attempts }),
+    ...(one.limitReadings || one.budgetReadings ? { limits: recordedLimits(one) } : {}),
     ...(failure ? { failure } : {}),
     ...(one.rules ? { rules: one.rules } : {}),
     ...(shadowDenials ? { shadow: shadowDenials.map(({ policy, detail }) => ({ policy, reason: detail })) } : {}),
   };
+}
+
+function recordedLimits({ limitReadings = [], budgetReadings = [] }: KeptRequest): RecordedLimit[] {
+  return [
+    ...limitReadings.map(({ rule, limit, remaining, resetSeconds }) => ({
+      limit: rule,
+      remaining: `${remaining} of ${limit}`,
+      resetSeconds,
+    })),
+    ...budgetReadings.map(({ headers }) => {
+      const amount = (name: string): string =>
+        headers["x-budget-unit"] === "usd" ? dollarText(Number(headers[name])) : `${headers[name]}`;
+      return {
+        limit: `budget ${headers["x-budget-name"]}`,
+        remaining: `${amount("x-budget-remaining")} of ${amount("x-budget-limit")}`,
+        resetSeconds: Number(headers["x-budget-reset"]),
+      };
+    }),
+  ];
 }
 
 function round(ms: number): number {

@@ -49,6 +49,23 @@ test("a limit of 3 with a burst of 3 per second admits 6, then 3 [S2.6-4] [S7-2]
   assert.deepEqual(await statuses(gateway.url(), 5), [200, 200, 200, 429, 429]);
 });
 
+test("the record of a request shows which limit was at which level, admitted or rejected", async (t) => {
+  const local = "{ local: [{ requests: 2, unit: Minutes }, { requests: 9, unit: Hours }] }";
+  const { gateway } = await setUp(t, oneRoute(local));
+  await statuses(gateway.url(), 3);
+  const listed = await fetch(`${gateway.adminUrl}/debug/requests`);
+  const { requests } = (await listed.json()) as { requests: { status: number; limits: unknown }[] };
+  const limit = { limit: "2 requests per minute", resetSeconds: 60 };
+  assert.deepEqual(
+    requests.map(({ status, limits }) => [status, limits]),
+    [
+      [429, [{ ...limit, remaining: "0 of 2" }]],
+      [200, [{ ...limit, remaining: "0 of 2" }]],
+      [200, [{ ...limit, remaining: "1 of 2" }]],
+    ],
+  );
+});
+
 test("successes and refusals carry the headers; a refusal reads `rate limit exceeded` [S8-9]", async (t) => {
   const { gateway, clock } = await setUp(t, oneRoute("{ local: [{ requests: 1, unit: Minutes, burst: 1 }] }"));
   const first = await fetch(gateway.url());

@@ -40,6 +40,8 @@ import type { DescriptorConfig, GlobalLimitConfig } from "./schema.ts";
  * exempt.
  */
 const NO_VALUE = "(none)";
+/** The service does not name the limit that applied. */
+const SERVICE_LIMIT = "rate limit service";
 /** No request waits for a settlement, so it may take longer than an admission. */
 const SETTLE_TIMEOUT_MS = 1_000;
 /** Limits the log lines while the service is unavailable. */
@@ -292,6 +294,7 @@ function tightest(statuses: readonly RlsStatus[]): LimitReading | undefined {
         windowSeconds === undefined
           ? String(currentLimit.requestsPerUnit)
           : `${currentLimit.requestsPerUnit};w=${windowSeconds}`,
+      rule: SERVICE_LIMIT,
       remaining: limitRemaining,
       resetSeconds: Math.max(1, Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Number(seconds) + nanos / 1e9))),
       share,
@@ -308,7 +311,13 @@ function headerReading(limit: string, remaining: string, reset: string): LimitRe
   // Larger numbers could be formatted with an exponent.
   if (![maximum, left, resetSeconds].every(Number.isSafeInteger)) return undefined;
   if (maximum <= 0 || left < 0 || resetSeconds < 0) return undefined;
-  return { limit, remaining: left, resetSeconds: Math.max(1, resetSeconds), share: Math.min(1, left / maximum) };
+  return {
+    rule: SERVICE_LIMIT,
+    limit,
+    remaining: left,
+    resetSeconds: Math.max(1, resetSeconds),
+    share: Math.min(1, left / maximum),
+  };
 }
 
 function parseHeaders(headers: readonly RlsHeader[]): Record<string, string> {

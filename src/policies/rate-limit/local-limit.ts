@@ -271,6 +271,7 @@ export function readBucket(limit: LocalLimit, slot: number, nowMs: number): Limi
   const { capacity } = limit.store.rule;
   const remaining = slot === NO_SLOT ? capacity : limit.store.remaining(slot);
   return {
+    rule: limit.text,
     limit: limit.capacityText,
     remaining,
     resetSeconds: limit.store.resetSeconds(slot === NO_SLOT ? SHARED_SLOT : slot, nowMs),

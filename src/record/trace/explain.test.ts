@@ -49,6 +49,17 @@ test("the story includes what a policy in shadow mode would reject, with the rea
   );
 });
 
+test("the level of each limit follows the policies", () => {
+  const limits = [
+    { limit: "3 requests per second", remaining: "1 of 3", resetSeconds: 1 },
+    { limit: "budget team", remaining: "$4.98 of $5.00", resetSeconds: 7_200 },
+  ];
+  assert.match(
+    story({ steps: [step("rateLimit", "passed")], limits }),
+    /rateLimit \(route\)\.\nLimit `3 requests per second`: 1 of 3 left, resets in 1 s\.\nLimit `budget team`: \$4\.98 of \$5\.00 left, resets in 2 h\.\nBackend/,
+  );
+});
+
 test("the attempts of a failover are listed with provider, status or error, time, and reason", () => {
   const attempts = [
     {

@@ -2,7 +2,7 @@
  * Describes one request in sentences: method and path, route, the policies that passed or rejected it and why, the
  * backend that responded, and the outcome. The result depends only on the request record.
  */
-import { durationText } from "../../base/format.ts";
+import { ageText, durationText } from "../../base/format.ts";
 import type { RecordedStep, RequestRecord } from "./record.ts";
 
 const DENIALS: Readonly<Record<string, string>> = {
@@ -15,6 +15,7 @@ export function explainRequest(record: RequestRecord): string[] {
     arrival(record),
     ...routeTaken(record),
     ...policiesPassed(record),
+    ...limited(record),
     ...shadowed(record),
     ...tried(record),
     ...verdict(record),
@@ -71,6 +72,13 @@ function policiesPassed({ steps }: RequestRecord): string[] {
     .map((phase) => ({ phase, kinds: [...new Set(passed.filter((step) => step.phase === phase).map(describeStep))] }))
     .filter(({ kinds }) => kinds.length > 0);
   return [`Passed: ${byPhase.map(({ phase, kinds }) => `${kinds.join(", ")} (${phase})`).join("; ")}.`];
+}
+
+function limited({ limits = [] }: RequestRecord): string[] {
+  return limits.map(
+    ({ limit, remaining, resetSeconds }) =>
+      `Limit \`${limit}\`: ${remaining} left, resets in ${ageText(resetSeconds * 1000)}.`,
+  );
 }
 
 function shadowed({ shadow = [] }: RequestRecord): string[] {

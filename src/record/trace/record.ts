@@ -114,6 +114,8 @@ export interface RequestRecord {
   readonly steps: readonly RecordedStep[];
   /** The attempts, oldest first, if there was more than one, for example because of a retry or a failover. */
   readonly attempts?: readonly RecordedAttempt[];
+  /** The limit with the smallest remaining share of each policy, and each budget, after the request was charged. */
+  readonly limits?: readonly RecordedLimit[];
   readonly failure?: RecordedFailure;
   /** The rules of the authorization policy that rejected the request. */
   readonly rules?: readonly RecordedRule[];
@@ -150,6 +152,14 @@ export interface RecordedRule {
   readonly isMet: boolean;
   /** Names the values that the rule read or did not find. */
   readonly values?: string;
+}
+
+export interface RecordedLimit {
+  /** For example `3 requests per second` or `budget team`. */
+  readonly limit: string;
+  /** For example `1 of 3`. */
+  readonly remaining: string;
+  readonly resetSeconds: number;
 }
 
 export interface RecordedFailure {

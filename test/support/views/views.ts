@@ -445,7 +445,7 @@ export function differencesInAudit(views: Views): string[] {
 }
 
 /** The history does not keep these fields, or not all of their parts. */
-const NOT_STORED = new Set(["seq", "isShort", "source", "steps", "upstreamMs", "attempts", "rules"]);
+const NOT_STORED = new Set(["seq", "isShort", "source", "steps", "upstreamMs", "attempts", "rules", "limits"]);
 
 function recordDifferences(recent: RequestRecord | undefined, stored: RequestRecord | undefined): string[] {
   if (recent === undefined || stored === undefined) return [];
