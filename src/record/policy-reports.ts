@@ -66,35 +66,21 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
   const entries = new Map<string, ShadowCounts>();
   let others = 0;
 
-  function getOrCreateEntry(
-    route: string | undefined,
-    policy: string,
-    rule: string,
-    at: number,
-  ): ShadowCounts | undefined {
-    const key = JSON.stringify([route, policy, rule]);
-    const known = entries.get(key);
-    if (known || entries.size >= MAX_SHADOW_RULES) return known;
-    const entry = {
+  function noteOne({ exchange, subject: caller }: FinishedRequest, denial: ShadowDenial): void {
+    const { route, startedAt, id, request, originalPath } = exchange;
+    const { policy, detail, rule = extractRule(detail) } = denial;
+    counter.labels(route ?? "", policy).add();
+    const entry = findOrAdd(entries, MAX_SHADOW_RULES, JSON.stringify([route, policy, rule]), () => ({
       route: route ?? null,
       policy,
       rule,
       denied: 0,
       others: 0,
       subjects: new Map(),
-      firstAt: at,
-      lastAt: at,
+      firstAt: startedAt,
+      lastAt: startedAt,
       examples: [],
-    };
-    entries.set(key, entry);
-    return entry;
-  }
-
-  function noteOne({ exchange, subject: caller }: FinishedRequest, denial: ShadowDenial): void {
-    const { route, startedAt, id, request, originalPath } = exchange;
-    const { policy, detail, rule } = denial;
-    counter.labels(route ?? "", policy).add();
-    const entry = getOrCreateEntry(route, policy, rule ?? extractRule(detail), startedAt);
+    }));
     if (entry === undefined) {
       others += 1;
       return;
@@ -126,6 +112,15 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
       others,
     }),
   };
+}
+
+/** Returns undefined if the key is new and the list is full. */
+function findOrAdd<Row>(rows: Map<string, Row>, most: number, key: string, create: () => Row): Row | undefined {
+  const known = rows.get(key);
+  if (known !== undefined || rows.size >= most) return known;
+  const row = create();
+  rows.set(key, row);
+  return row;
 }
 
 /** Returns the rule in the detail, or the whole detail if it names none. */
@@ -202,16 +197,6 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
   let counter: ReturnType<Metrics["counter"]> | undefined;
   let others = 0;
 
-  function getOrCreateEntry(route: string | null, mirror: string): MirrorCounts | undefined {
-    const key = JSON.stringify([route, mirror]);
-    const known = entries.get(key);
-    if (known !== undefined || entries.size >= MAX_MIRROR_ENTRIES) return known;
-    const counts = { compared: 0, same: 0, status: 0, shape: 0, failed: 0, unread: 0, slower: 0, others: 0 };
-    const entry = { route, mirror, ...counts, backendTotalMs: 0, mirrorTotalMs: 0, differences: new Map() };
-    entries.set(key, entry);
-    return entry;
-  }
-
   function noteOne(exchange: Exchange, found: MirrorComparison): void {
     const { failed, status, shape, mirror } = found;
     const result = failed !== undefined ? "failed" : status !== undefined ? "status" : shape ? "shape" : "same";
@@ -221,7 +206,11 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
       "result",
     ]);
     counter.labels(exchange.route ?? "", mirror, result).add();
-    const entry = getOrCreateEntry(exchange.route ?? null, mirror);
+    const route = exchange.route ?? null;
+    const entry = findOrAdd(entries, MAX_MIRROR_ENTRIES, JSON.stringify([route, mirror]), () => {
+      const counts = { compared: 0, same: 0, status: 0, shape: 0, failed: 0, unread: 0, slower: 0, others: 0 };
+      return { route, mirror, ...counts, backendTotalMs: 0, mirrorTotalMs: 0, differences: new Map() };
+    });
     if (entry === undefined) {
       others += 1;
       return;
@@ -257,13 +246,11 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
 
 function noteDifference(entry: MirrorCounts, { id, request, originalPath }: Exchange, difference: string): void {
   const text = difference.slice(0, DIFFERENCE_CHARS);
-  const known = entry.differences.get(text);
-  if (known === undefined && entry.differences.size >= MAX_MIRROR_DIFFERENCES) {
+  const row = findOrAdd(entry.differences, MAX_MIRROR_DIFFERENCES, text, () => ({ requests: 0, examples: [] }));
+  if (row === undefined) {
     entry.others += 1;
     return;
   }
-  const row = known ?? { requests: 0, examples: [] };
-  entry.differences.set(text, row);
   row.requests += 1;
   if (row.examples.length < MIRROR_EXAMPLES)
     row.examples.push({ id, request: `${request.method} ${originalPath}`.slice(0, DIFFERENCE_CHARS) });

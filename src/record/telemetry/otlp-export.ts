@@ -236,17 +236,37 @@ function grpcDelegate<Payload, Response>(
   );
 }
 
-interface ExportQueueEnv<Item> {
+export interface ExportCounts {
+  dropped(count: number, reason: "queue_full" | "export_failed"): void;
+  exported(count: number): void;
+  /** Called with the error when exports start to fail, and with undefined when they recover. */
+  changed(failure: Error | undefined): void;
+}
+
+/** Returns a function that counts an export and resolves when it has succeeded or failed. */
+export function createExportCount(counts: ExportCounts): (count: number, sent: Promise<void>) => Promise<void> {
+  let isFailing = false;
+  return async (count, sent) => {
+    try {
+      await sent;
+      counts.exported(count);
+      if (isFailing) counts.changed(undefined);
+      isFailing = false;
+    } catch (error) {
+      counts.dropped(count, "export_failed");
+      if (!isFailing) counts.changed(error as Error);
+      isFailing = true;
+    }
+  };
+}
+
+interface ExportQueueEnv<Item> extends ExportCounts {
   readonly clock: Clock;
   readonly limits?: ExportQueueLimits;
   /** Returns roughly how much memory the item needs. */
   bytesOf(item: Item): number;
   /** Resolves when the collector has accepted the batch, and rejects after the retries of the protocol. */
   send(items: Item[]): Promise<void>;
-  dropped(count: number, reason: "queue_full" | "export_failed"): void;
-  exported(count: number): void;
-  /** Called with the error when exports start to fail, and with undefined when they recover. */
-  changed(failure: Error | undefined): void;
 }
 
 interface ExportQueueLimits {
@@ -283,27 +303,15 @@ export function createExportQueue<Item>(env: ExportQueueEnv<Item>): ExportQueue<
   let sendingBytes = 0;
   let timer: Timer | undefined;
   let sending: Promise<void> | undefined;
-  let isFailing = false;
   let isClosed = false;
-
-  async function sendBatch(items: Item[]): Promise<void> {
-    try {
-      await env.send(items);
-      env.exported(items.length);
-      if (isFailing) env.changed(undefined);
-      isFailing = false;
-    } catch (error) {
-      env.dropped(items.length, "export_failed");
-      if (!isFailing) env.changed(error as Error);
-      isFailing = true;
-    }
-  }
+  const exported = createExportCount(env);
 
   function flush(): void {
     timer?.cancel();
     timer = undefined;
     if (sending !== undefined || waiting.length === 0) return;
-    sending = sendBatch(takeBatch()).finally(() => {
+    const batch = takeBatch();
+    sending = exported(batch.length, env.send(batch)).finally(() => {
       sending = undefined;
       sendingBytes = 0;
       if (hasBatch() || (isClosed && waiting.length > 0)) flush();

@@ -12,6 +12,7 @@ import type { SpanAttributes } from "../span-attributes.ts";
 import { formatTraceparent, parseTraceparent, RequestSpans, usableTracestate } from "../trace/live-records.ts";
 import type { Redaction } from "../trace/redact.ts";
 import {
+  createExportCount,
   createExportQueue,
   createOtlpSenders,
   createResource,
@@ -94,28 +95,14 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
     removed: new Set(settings.removeAttributes),
   };
 
-  const metricCounts = count("metrics");
-  let isFailing = false;
+  const exportedMetrics = createExportCount(count("metrics"));
   let exporting: Promise<void> | undefined;
   const exportMetrics = (): Promise<void> => {
-    exporting ??= env
-      .collectMetrics()
-      .then((families) => senders.metrics.send(metricExport(families, resource, startTime, hrTime(clock.now()))))
-      .then(
-        () => {
-          metricCounts.exported(1);
-          if (isFailing) metricCounts.changed(undefined);
-          isFailing = false;
-        },
-        (error: Error) => {
-          metricCounts.dropped(1, "export_failed");
-          if (!isFailing) metricCounts.changed(error);
-          isFailing = true;
-        },
-      )
-      .finally(() => {
-        exporting = undefined;
-      });
+    const sent = (families: readonly MetricFamily[]): Promise<void> =>
+      senders.metrics.send(metricExport(families, resource, startTime, hrTime(clock.now())));
+    exporting ??= exportedMetrics(1, env.collectMetrics().then(sent)).finally(() => {
+      exporting = undefined;
+    });
     return exporting;
   };
   const hasMetrics = settings.signals.includes("metrics");
