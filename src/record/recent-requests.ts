@@ -7,7 +7,7 @@ import type { Clock } from "../base/clock.ts";
 import { dollarText } from "../base/format.ts";
 import { LinkedList } from "../base/linked-list.ts";
 import { type Exchange, type ShadowDenial, StateKey, type Step } from "../core/exchange.ts";
-import type { LlmAttributes, RequestAttributes } from "../core/request-attributes.ts";
+import type { LlmAttributes, LlmCallAttributes, RequestAttributes } from "../core/request-attributes.ts";
 import { requestState, type SnapshotSource } from "../core/snapshot.ts";
 import type { Source } from "../core/source.ts";
 import { HeaderList } from "../http/headers.ts";
@@ -294,9 +294,30 @@ function createStringSharing(): (text: string) => string {
   };
 }
 
-/** The prompt and the completion are for the access log and spans. They can be large and are not kept. */
-function withoutText({ prompt: _prompt, completion: _completion, ...llm }: LlmAttributes): LlmAttributes {
-  return llm;
+type KeptAttributes = Omit<LlmCallAttributes, "prompt" | "completion">;
+
+/**
+ * The prompt and the completion are for the access log and spans. They can be large and are not kept. The members are
+ * named, because a rest of all others takes 2 µs in Node 20.
+ */
+function withoutText(llm: LlmCallAttributes): LlmAttributes {
+  const kept: { [Name in keyof Required<KeptAttributes>]: LlmCallAttributes[Name] | undefined } = {
+    requestModel: llm.requestModel,
+    responseModel: llm.responseModel,
+    providerRequestId: llm.providerRequestId,
+    dropped: llm.dropped,
+    provider: llm.provider,
+    streaming: llm.streaming,
+    inputTokens: llm.inputTokens,
+    outputTokens: llm.outputTokens,
+    totalTokens: llm.totalTokens,
+    cachedInputTokens: llm.cachedInputTokens,
+    cacheCreationInputTokens: llm.cacheCreationInputTokens,
+    reasoningTokens: llm.reasoningTokens,
+    cost: llm.cost,
+    providerCalls: llm.providerCalls,
+  };
+  return kept as LlmAttributes;
 }
 
 /** Returns the attributes under the names that CEL expressions use. `headers` is absent if they are no longer kept. */
