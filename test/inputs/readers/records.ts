@@ -83,14 +83,19 @@ const configurations = {
   "invalid at the end": (n: number) => `${many(n, (i) => `a${i}: 1\n`)}\t}`,
 };
 
+/** The YAML parser takes thousands of steps for few bytes. */
+const YAML_BYTES = 400;
+
 const configuration = hostile<string>({
   shapes: configurations,
   read: (value) => finishInTurns(parseSourceInSteps("a.yaml", value, {}, {})).problems.length,
+  bytes: YAML_BYTES,
 });
 
 const plainYaml = hostile<string>({
   shapes: configurations,
   read: (value) => typeof readYaml(peerInput("file/imported-configuration"), value),
+  bytes: YAML_BYTES,
 });
 
 const PEM = "-----BEGIN CERTIFICATE-----\n";

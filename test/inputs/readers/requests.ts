@@ -270,6 +270,7 @@ export const requestInputs = {
   "file/expression": hostile<string>({
     shapes: expressions,
     read: (source) => typeof compileExpression(source),
+    bytes: 400,
   }),
   "file/server-address": hostile<string>({
     shapes: addresses,
@@ -375,6 +376,7 @@ export const requestInputs = {
             )
           ).server,
       ),
+    bytes: 400,
   }),
   "file/store-lock": hostile<string>({
     shapes: jsonShapes((value) => `{"pid":1,"started":"x","place":${value}}`),
