@@ -47,7 +47,7 @@ const bodies: Readonly<Record<string, (n: number) => Buffer>> = {
   noise: (n) => noise(n),
   zeros: (n) => Buffer.alloc(n),
   "line breaks": (n) => Buffer.alloc(n, 10),
-  "beyond the limit": (n) => Buffer.alloc(40 * n, 120),
+  "beyond the limit": (n) => Buffer.alloc(9 * n, 120),
 };
 
 /** Each piece is a DATA frame. The receiver pauses after each chunk, for this number of frames. */
@@ -251,7 +251,10 @@ export const requestInputs = {
           endTurn();
           return one.evaluate(attributesOf(body)).ok;
         }),
-        ...patterns.map((one) => one.test(body)),
+        ...patterns.map((one) => {
+          endTurn();
+          return one.test(body);
+        }),
       ].join(),
   }),
   "client/computed-pattern": hostile<string>({
