@@ -100,7 +100,7 @@ export function countItems(text: string): number {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) i = stringEnd(text, i) - 1;
-    else tokens += tokenWeight(code);
+    else if (code > SPACE && !isDigit(code)) tokens += tokenWeight(code);
   }
   return tokens;
 }
