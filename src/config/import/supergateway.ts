@@ -55,7 +55,9 @@ function targetOf(flags: Flags, conversion: Conversion): Values | undefined {
     const last = cmd === "sh" ? "server" : (args.find((arg) => /^[@\w].*[/-]/.test(arg)) ?? cmd);
     const name = targetName((last.split("/").at(-1) ?? cmd).replace(/@.*$/, "") || cmd, newConversion());
     if (flags.has("header")) conversion.leftOut.push(`--header: a process has none`);
-    conversion.differs.push(`${name}: the server gets a safe part of the gateway's environment, and what \`env\` names`);
+    conversion.differs.push(
+      `${name}: the server gets a safe part of the gateway's environment, and what \`env\` names`,
+    );
     return { name, stdio: { cmd, ...(args.length > 0 ? { args } : {}) } };
   }
   for (const [flag, kind] of [
