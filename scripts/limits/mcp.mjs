@@ -368,7 +368,7 @@ export const MCP_LIMITS = {
     [
       "MAX_MEMBERS",
       "mcp/protocol/list-content.ts",
-      "members of a server's list, and of an item in it",
+      "names in the result object of a server's list, and in an item",
       "the call fails",
     ],
     ["MAX_ATOM_CHARS", "json/validate-json.ts", "a name or number in a server's message", "the call fails"],
