@@ -108,17 +108,22 @@ function documentValue(input: PeerInput<"YAML">, document: Document.Parsed | und
 /** Throws if the aliases cannot be expanded. A document without a value is null. */
 export function expandedValue(document: Document.Parsed): unknown {
   const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES }) ?? null;
-  rejectCycles(value, new Set());
+  rejectCycles(value, new Map());
   return value;
 }
 
-/** An alias inside its own anchor would make every traversal infinite. */
-function rejectCycles(value: unknown, above: Set<unknown>): void {
+/**
+ * An alias inside its own anchor would make every traversal infinite. `visited` is false for objects above the value.
+ * What several aliases share is visited once.
+ */
+function rejectCycles(value: unknown, visited: Map<object, boolean>): void {
   if (typeof value !== "object" || value === null) return;
-  if (above.has(value)) throw new Error("an alias is inside its own anchor");
-  above.add(value);
-  for (const inner of Object.values(value)) rejectCycles(inner, above);
-  above.delete(value);
+  const isDone = visited.get(value);
+  if (isDone === false) throw new Error("an alias is inside its own anchor");
+  if (isDone === true) return;
+  visited.set(value, false);
+  for (const inner of Object.values(value)) rejectCycles(inner, visited);
+  visited.set(value, true);
 }
 
 function tooDeep(input: PeerInput): InputError {
