@@ -38,7 +38,9 @@ function withMergedParts(source: unknown): unknown {
     .reverse()
     .flatMap((part) => Object.entries(asObject(part)));
   const own = entries.filter(([name]) => name !== "<<");
-  return Object.fromEntries([...merged, ...own].filter(([, value]) => value !== null && value !== undefined));
+  const whole = Object.entries(Object.fromEntries([...merged, ...own]));
+  // A `null` replaces a merged value, and is absent then.
+  return Object.fromEntries(whole.filter(([, value]) => value !== null && value !== undefined));
 }
 
 function withVariables(value: unknown, read: (name: string) => string): unknown {

@@ -9,6 +9,7 @@ import { loadConfig } from "../load/load.ts";
 import { asList, asObject, type Values } from "./conversion.ts";
 import { dropInvalid } from "./drop-invalid.ts";
 import { importLitellm } from "./litellm.ts";
+import { litellmDocument } from "./litellm-document.ts";
 
 const KEY = "sk-generated";
 /** The provider of each prefix here. LiteLLM sends keys of these prefixes to the same company. */
@@ -166,6 +167,19 @@ test("the key of a model goes to the server that LiteLLM calls, or nowhere", () 
     { numRuns: 5_000 },
   );
   assert.ok(converted > 1_000, `only ${converted} models were converted`);
+});
+
+test("a null in place of a merged value is absent, as for LiteLLM", () => {
+  const { values } = litellmDocument({
+    model_list: [
+      { litellm_params: { "<<": { api_base: "https://merged.example", api_key: "merged" }, api_base: null } },
+      { litellm_params: { "<<": [{ api_base: "https://first.example" }, { api_base: "https://second.example" }] } },
+    ],
+  });
+  assert.deepEqual(values.model_list, [
+    { litellm_params: { api_key: "merged" } },
+    { litellm_params: { api_base: "https://first.example" } },
+  ]);
 });
 
 test("a model whose address is not valid is left out as a whole", () => {
