@@ -92,8 +92,10 @@ function compile(copy) {
 function failures(copy, tests) {
   if (!tests.every((path) => path.startsWith("src/"))) run(copy, process.execPath, ["scripts/build.mjs"]);
   const args = ["scripts/test.mjs", "--compiled", ...tests];
-  const { status, stdout } = spawn(copy, process.execPath, args);
+  const { status, stdout, stderr } = spawn(copy, process.execPath, args);
   if (status === 0) return [];
+  // Otherwise a fault would count as found, although no test ran.
+  if (stderr.includes("no tests below")) throw new Error(stderr.trim());
   const end = stdout.lastIndexOf("\nℹ tests ");
   const failed = stdout.slice(Math.max(0, stdout.search(/^\d+ failures?:$/m)), end);
   // Without the duration of a file, and without the line of a test.
