@@ -200,11 +200,11 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
   function noteOne(exchange: Exchange, found: MirrorComparison): void {
     const { failed, status, shape, mirror } = found;
     const result = failed !== undefined ? "failed" : status !== undefined ? "status" : shape ? "shape" : "same";
-    counter ??= metrics.counter("gateway_mirror_compared_total", "Answers of mirrors that were compared.", [
-      "route",
-      "mirror",
-      "result",
-    ]);
+    counter ??= metrics.counter(
+      "gateway_mirror_compared_total",
+      "Responses of mirrors that were compared with those of the backends.",
+      ["route", "mirror", "result"],
+    );
     counter.labels(exchange.route ?? "", mirror, result).add();
     const route = exchange.route ?? null;
     const entry = findOrAdd(entries, MAX_MIRROR_ENTRIES, JSON.stringify([route, mirror]), () => {

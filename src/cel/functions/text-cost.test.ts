@@ -19,7 +19,7 @@ const TEXTS: Readonly<Record<string, string>> = {
   spaces: " \n".repeat(CHARS / 2),
 };
 
-/** `b` stands for the text. */
+/** The variable `b` contains the text. */
 const CHARGED: Readonly<Record<string, readonly string[]>> = {
   contains: ['b.contains("zz")'],
   indexOf: ['b.indexOf("zz")', 'b.indexOf("zz", 1)'],

@@ -65,7 +65,7 @@ const PRICES = ["input_cost_per_token", "output_cost_per_token", "cache_read_inp
 
 interface Deployment {
   readonly model: Values;
-  /** Policies that only a model without stand-ins can have. */
+  /** Only a model with one deployment and without fallbacks can have policies. */
   readonly policies: Values;
   /** The parameters with those of the credential. */
   readonly given: Values;
@@ -151,7 +151,9 @@ function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values,
     }
     // A call does not fail over between models with different policies.
     for (const field of new Set(list.flatMap(({ policies }) => fieldsOf(policies))))
-      conversion.leftOut.push(`${field} of ${name}: models that stand in for each other have no policies of their own`);
+      conversion.leftOut.push(
+        `${field} of ${name}: it has several deployments or fallbacks, and such a model has no policies of its own`,
+      );
     if (isAlone && only) {
       add({ name, ...only.model }, only.closedBy);
       continue;

@@ -1,5 +1,5 @@
 /**
- * Stands in for all providers: one port answers every host, with and without TLS, in the API of the requested path. Each
+ * Simulates all providers: one port responds for every host, with and without TLS, in the API of the requested path. Each
  * response names the host and the model, so that a test can identify the provider.
  */
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
