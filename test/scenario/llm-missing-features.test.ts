@@ -29,8 +29,13 @@ const NAMESPACE = { type: "namespace", name: "files", description: "Files", tool
 
 type Rejection = readonly [status: number, body: object];
 
-/** `reject` answers requests of the Responses API. */
-async function start(t: TestContext, reject: (body: string) => Rejection | undefined, provider = "openAICompatible") {
+/** `reject` responds to requests of the Responses API, and `rejectChat` to chat completions. */
+async function start(
+  t: TestContext,
+  reject: (body: string) => Rejection | undefined,
+  provider = "openAICompatible",
+  rejectChat: () => Rejection | undefined = () => undefined,
+) {
   const paths: string[] = [];
   const { host } = await backendFor(t, (request, response) => {
     let text = "";
@@ -40,7 +45,9 @@ async function start(t: TestContext, reject: (body: string) => Rejection | undef
     request.on("end", () => {
       const path = request.url ?? "";
       paths.push(path);
-      const [status, body] = path.endsWith("/responses") ? (reject(text) ?? [200, RESPONSE]) : [200, CHAT];
+      const [status, body] = path.endsWith("/responses")
+        ? (reject(text) ?? [200, RESPONSE])
+        : (rejectChat() ?? [200, CHAT]);
       response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
     });
   });
@@ -69,6 +76,16 @@ for (const status of [404, 405, 501])
     assert.deepEqual(paths, ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"]);
     assert.match(await gateway.logged("Responses API"), /translated to chat completions/);
   });
+
+test("a server that responds with 404 to everything for a while keeps its Responses API", async (t) => {
+  let isStarting = true;
+  const missing = (): Rejection | undefined => (isStarting ? [404, NOT_FOUND] : undefined);
+  const { ask, paths } = await start(t, missing, "openAICompatible", missing);
+  assert.equal((await ask()).status, 404);
+  isStarting = false;
+  assert.match((await ask()).text, /"id":"resp_1"/);
+  assert.deepEqual(paths, ["/v1/responses", "/v1/chat/completions", "/v1/responses"]);
+});
 
 test("a server that rejects namespaces gets these calls as chat completions, and others unchanged", async (t) => {
   const { ask, paths } = await start(t, (body) => (body.includes("namespace") ? [400, NO_NAMESPACE] : undefined));

@@ -17,7 +17,7 @@ import type { Candidate } from "../models/model-table.ts";
 import type { TargetTimeouts } from "../models/target.ts";
 import { isContextLengthError, type LlmError } from "../request/llm-errors.ts";
 import { providerRequestId, retryAfterSeconds } from "../request/provider.ts";
-import { FEATURES, rejectedFeature } from "../request/rejected-features.ts";
+import { FEATURES, forgetGuesses, rejectedFeature } from "../request/rejected-features.ts";
 import type { LlmMetrics } from "../usage/llm-metrics.ts";
 import type { PriceCatalogue } from "../usage/prices.ts";
 import { NativeResponse, type ProviderResponse, TranslatedResponse } from "./provider-response.ts";
@@ -195,6 +195,7 @@ export class ProviderCall implements SplitCallHandler {
 
   #decide(status: number, headers: HeaderList): void {
     const { target } = this.candidate;
+    forgetGuesses(target.memory.rejectedFeatures, status);
     const { rules, clock } = this.#options;
     const ownKey = target.credential.kind !== "client";
     const ejects = rules.ejects(status, ownKey);

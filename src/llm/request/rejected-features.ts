@@ -1,6 +1,6 @@
 /**
  * Features that some servers lack. The gateway recognizes the first rejection, repeats the call without the feature, and
- * omits the feature for this server until the configuration changes.
+ * omits the feature for this server until the configuration changes, or until a call without it fails in the same way.
  */
 import { isStreamOptionsError, mayNameField } from "./llm-errors.ts";
 
@@ -11,6 +11,8 @@ interface FeatureCheck {
   /** Whether the status can mean that the server lacks the feature. */
   readonly hasStatus: (status: number) => boolean;
   readonly isNamed: (body: string) => boolean;
+  /** True if nothing names the feature, so that a call without it that fails with such a status shows another cause. */
+  readonly isGuess?: true;
   /** The log line and the reason of the repeated attempt. */
   readonly rejection: string;
   readonly consequence: string;
@@ -29,6 +31,7 @@ export const FEATURES: Readonly<Record<Feature, FeatureCheck>> = {
   responses: {
     hasStatus: (status) => status === 404 || status === 405 || status === 501,
     isNamed: (body) => !NAMES_OBJECT.test(body),
+    isGuess: true,
     rejection: "the provider has no Responses API",
     consequence: "these requests are translated to chat completions",
   },
@@ -39,6 +42,12 @@ export const FEATURES: Readonly<Record<Feature, FeatureCheck>> = {
     consequence: "these requests are translated to chat completions",
   },
 };
+
+/** Forgets features that a server seemed to lack, if a call without them gets this status too. */
+export function forgetGuesses(rejected: Set<Feature>, status: number): void {
+  for (const feature of rejected)
+    if (FEATURES[feature].isGuess && FEATURES[feature].hasStatus(status)) rejected.delete(feature);
+}
 
 /** Returns the feature of the call that the server rejected. */
 export function rejectedFeature(used: readonly Feature[], status: number, body: string): Feature | undefined {
