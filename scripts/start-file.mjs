@@ -9,6 +9,8 @@ import { onDemandEntryPoints } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
 const START = "src/bin/run.ts";
+/** gwctl does not load the gateway. */
+const CLI = join(root, "src/cli/");
 const MODULES = [
   "src/app/rehearsal/rehearsal-process.ts",
   "src/bin/cluster.ts",
@@ -28,7 +30,9 @@ export const fewStartFiles = {
   setup(bundler) {
     const imported = new Map([
       ...MODULES.map((name) => [join(root, name), [START]]),
-      ...Object.values(onDemandEntryPoints()).map((path) => [path, [START]]),
+      ...Object.values(onDemandEntryPoints())
+        .filter((path) => !path.startsWith(CLI))
+        .map((path) => [path, [START]]),
       ...ENGINES.map((name) => [join(root, name), HISTORY]),
     ]);
     bundler.onLoad({ filter: /[\\/]src[\\/].*\.ts$/ }, ({ path }) => {

@@ -78,3 +78,29 @@ test("an address has few reviews at once, and others are served", async () => {
   api.respondToAll();
   assert.equal(await next, undefined, "the address has finished its reviews");
 });
+
+const USER = { username: "system:serviceaccount:a:b" };
+const OWN = [TOKEN_AUDIENCE];
+/** The status of a review, and whether the token is valid. */
+const STATUSES: readonly [status: unknown, isValid: boolean][] = [
+  [{ authenticated: true, audiences: OWN, user: USER }, true],
+  [{ authenticated: true, audiences: ["other", TOKEN_AUDIENCE], user: USER }, true],
+  [{ authenticated: true, audiences: ["https://kubernetes.default.svc"], user: USER }, false],
+  [{ authenticated: true, audiences: [`${TOKEN_AUDIENCE}2`, "gateway"], user: USER }, false],
+  [{ authenticated: true, audiences: TOKEN_AUDIENCE, user: USER }, false],
+  [{ authenticated: true, audiences: [], user: USER }, false],
+  [{ authenticated: true, audiences: null, user: USER }, false],
+  [{ authenticated: true, user: USER }, false],
+  [{ authenticated: false, audiences: OWN, user: USER }, false],
+  [{ authenticated: "true", audiences: OWN, user: USER }, false],
+  [{ audiences: OWN, user: USER }, false],
+  [{ authenticated: true, audiences: OWN, user: {} }, false],
+  [{ authenticated: true, audiences: OWN, user: { username: ["a"] } }, false],
+  [{ authenticated: true, audiences: OWN }, false],
+  [null, false],
+];
+for (const [status, isValid] of STATUSES)
+  test(`a review ${isValid ? "accepts" : "rejects"} ${JSON.stringify(status)}`, async () => {
+    const reviews = createTokenReviews({ request: async () => ({ status }) } as never, fakeClock());
+    assert.equal(await reviews.userOf("token", "10.0.0.1"), isValid ? USER.username : undefined);
+  });

@@ -1,7 +1,7 @@
 /**
  * The program behind `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`. With `--heads`,
  * each head goes through every way into the gateway; with `--openapi <server>`, the arguments of OpenAPI tools are
- * compared. Prints what came of the requests and exits with 1 on a finding.
+ * compared; with `--tokens`, PyJWT and the gateway judge tokens. Prints what came of the requests and exits with 1 on a finding.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -10,6 +10,7 @@ import type { BackendName } from "./backends.ts";
 import { runHeads } from "./heads.ts";
 import { runOpenApiDifferential } from "./openapi.ts";
 import { type DifferentialReport, runDifferential } from "./run.ts";
+import { runTokenDifferential } from "./tokens.ts";
 
 const CONNECTIONS = 16;
 /** Each of them has a connection for every way into the gateway. */
@@ -22,6 +23,8 @@ const { values } = parseArgs({
     backends: { type: "string" },
     openapi: { type: "string" },
     heads: { type: "boolean" },
+    tokens: { type: "boolean" },
+    python: { type: "string" },
   },
 });
 const backends = (values.backends ?? "node,python,go").split(",") as BackendName[];
@@ -38,6 +41,17 @@ if (values.openapi !== undefined) {
   process.exit(report.findings.length === 0 ? 0 : 1);
 }
 const seed = Number(values.seed ?? 1);
+if (values.tokens === true) {
+  const { findings, skipped, version, counts } = await runTokenDifferential({
+    python: values.python ?? "python3",
+    count,
+    seed,
+  });
+  console.log(skipped === undefined ? version : `SKIPPED: ${skipped}`);
+  for (const [outcome, tokens] of [...counts].sort()) console.log(`${String(tokens).padStart(8)} ${outcome}`);
+  for (const finding of findings) console.error(`FINDING ${finding}`);
+  process.exit(findings.length === 0 ? 0 : 1);
+}
 const share = Math.ceil(count / backends.length);
 const { findings, skipped, counts, seconds } = !values.heads
   ? await runDifferential({ backends, count: share, seed, connections: CONNECTIONS })

@@ -68,7 +68,12 @@ export class RegexAutomaton {
     for (const before of Object.values(CODES_BEFORE)) this.#add(`${before}:`, [], before);
   }
 
-  /** Returns undefined if the scan needs too many states. */
+  /** True if the pattern needs too many states, so that no scan succeeds. */
+  get isFull(): boolean {
+    return this.#states.length >= MAX_STATES;
+  }
+
+  /** Returns undefined if the scan needs more states than the characters that were read are worth. */
   scan(text: string, from: number, budget: Budget): Scan | undefined {
     const { prefix, onlyAtStart } = this.#program;
     const { length } = text;
@@ -103,11 +108,16 @@ export class RegexAutomaton {
         if (next === UNKNOWN) {
           const rune = code < ASCII ? code : (text.codePointAt(i - 1) as number);
           if (rune > 0xffff) i += 1;
+          // Looking up the step of another character takes about twice as long.
+          if (rune >= ASCII) paidTo -= 1;
           this.#readCharacters += i - countedTo;
           countedTo = i;
           next = this.#states[number]?.wide.get(rune) ?? this.#step(number, rune, budget);
           steps = this.#steps;
-          if (next === UNKNOWN) return undefined;
+          if (next === UNKNOWN) {
+            spend(budget, (i - paidTo) / CHARACTERS_PER_UNIT);
+            return undefined;
+          }
         }
         if (next === MATCHED) {
           spend(budget, (i - paidTo) / CHARACTERS_PER_UNIT);

@@ -145,6 +145,19 @@ test("a long text costs a pattern a few units per hundred characters, also one t
   }
 });
 
+test("a character beyond ASCII costs a pattern as much as two others", () => {
+  const cost = (text: string): number => {
+    const regex = compileRegex(PATTERN, "[0-9]x");
+    regex.test(text, createBudget());
+    const budget = { left: 1_000_000 };
+    regex.test(text, budget);
+    return 1_000_000 - budget.left;
+  };
+  assert.equal(Math.round(cost("a".repeat(48_000))), 2_001);
+  assert.equal(Math.round(cost("é".repeat(48_000))), 4_001);
+  assert.equal(Math.round(cost("a😀".repeat(16_000))), 2_668);
+});
+
 test("a pattern with too many states is read without a table, and pays for it", () => {
   const regex = compileRegex(PATTERN, "(a|b)*a(a|b){14}c$");
   let seed = 1;
@@ -155,4 +168,18 @@ test("a pattern with too many states is read without a table, and pays for it", 
   }
   assert.equal(regex.test(`${text}c`, { left: 1e9 }), RE2JS.compile("a(a|b){14}c$").test(`${text}c`));
   assert.throws(() => regex.test(text.repeat(50), createBudget()), /costs too much/);
+});
+
+test("a pattern with many states gets its table from short texts", () => {
+  const regex = compileRegex(PATTERN, "^/x/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$");
+  const path = "/x/123e4567-e89b-12d3-a456-426614174000";
+  const costOf = (text: string): number => {
+    const budget = createBudget();
+    assert.equal(regex.test(text, budget), text === path);
+    return createBudget().left - budget.left;
+  };
+  assert.ok(costOf(path) > 50);
+  for (let i = 0; i < 100; i++) costOf(path);
+  assert.ok(costOf(path) < 5, `${costOf(path)}`);
+  costOf(`${path}0`);
 });

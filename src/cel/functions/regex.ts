@@ -214,10 +214,11 @@ export function compileRegex(input: PeerInput<"regular expression">, pattern: st
       },
     });
     const scanned = automaton.scan(text, from, budget);
-    if (scanned !== undefined) return scanned;
-    hasAutomaton = false;
-    automaton = undefined;
-    return undefined;
+    if (scanned === undefined && automaton.isFull) {
+      hasAutomaton = false;
+      automaton = undefined;
+    }
+    return scanned;
   }
 
   return {

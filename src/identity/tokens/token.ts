@@ -60,7 +60,8 @@ export type TokenResult<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly problem: TokenProblem };
 
-const BASE64URL = /^[A-Za-z0-9_-]+$/;
+/** The unused bits of the last character are zero (RFC 4648 section 3.5), so that a token has only one spelling. */
+const BASE64URL = /^(?:[\w-]{4})*(?:[\w-]{4}|[\w-][AQgw]|[\w-]{2}[AEIMQUYcgkosw048])$/;
 const KNOWN = new Set<string>(ALGORITHMS);
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
@@ -74,7 +75,7 @@ export function parseToken(token: string, input = TOKEN): TokenResult<ParsedToke
   }
   if (signature === "") return failure("algorithm", "the token is not signed", "the signature is empty");
   for (const part of [header, payload, signature]) {
-    if (!BASE64URL.test(part) || part.length % 4 === 1) return malformed("a part is not base64url");
+    if (!BASE64URL.test(part)) return malformed("a part is not base64url");
   }
 
   const fields = parseObject(input, header);

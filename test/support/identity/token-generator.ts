@@ -67,6 +67,7 @@ interface Draft {
   readonly key: SigningKey;
   readonly header: Readonly<Record<string, unknown>>;
   readonly claims: Readonly<Record<string, unknown>>;
+  readonly headerText?: string;
   readonly payload?: string | Buffer;
 }
 type Pick = <Value>(values: readonly Value[]) => Value;
@@ -141,6 +142,20 @@ const before: Readonly<Record<string, Way>> = {
     const [json, repeated] = [JSON.stringify(claims), `"${pick(["iss", "aud", "exp", "sub"])}":"evil"`];
     return { payload: pick([`{${repeated},${json.slice(1)}`, `${json.slice(0, -1)},${repeated}}`]) };
   },
+  "a repeated header member": ({ header }, pick) => {
+    const [json, repeated] = [
+      JSON.stringify(header),
+      pick(['"alg":"none"', '"alg":"HS256"', '"alg":"ES256"', '"kid":"other"', '"crit":["b64"]', '"\\u0061lg":"none"']),
+    ];
+    return { headerText: pick([`{${repeated},${json.slice(1)}`, `${json.slice(0, -1)},${repeated}}`]) };
+  },
+  "spaces in the header": ({ header }, pick) => ({
+    headerText: pick([
+      ` ${JSON.stringify(header)}`,
+      `${JSON.stringify(header, null, 1)}\r\n`,
+      `\ufeff${JSON.stringify(header)}`,
+    ]),
+  }),
   "odd claims": (_, pick) => ({
     payload: pick(["", "{", "[]", "null", '"x"', "1", "{}", '{"a":1}x', "\ufeff{}", '{"a":"\\ud800"}']),
   }),

@@ -15,6 +15,8 @@ export interface TokenOptions {
   readonly claims: Readonly<Record<string, unknown>>;
   /** Merged into the header; a member that is undefined is left out. */
   readonly header?: Readonly<Record<string, unknown>>;
+  /** Instead of the serialized header. */
+  readonly headerText?: string;
   /** Instead of the serialised claims. */
   readonly payload?: string | Buffer;
 }
@@ -32,9 +34,9 @@ export function keySetOf(...keys: readonly SigningKey[]): { keys: Record<string,
   return { keys: keys.map((key) => publicJwk(key)) };
 }
 
-export function signToken({ key, claims, header = {}, payload }: TokenOptions): string {
+export function signToken({ key, claims, header = {}, headerText, payload }: TokenOptions): string {
   const head = { alg: key.algorithm, typ: "JWT", kid: key.kid, ...header };
-  const signed = `${encode(JSON.stringify(head))}.${encode(payload ?? JSON.stringify(claims))}`;
+  const signed = `${encode(headerText ?? JSON.stringify(head))}.${encode(payload ?? JSON.stringify(claims))}`;
   return `${signed}.${signWith(key, signed).toString("base64url")}`;
 }
 

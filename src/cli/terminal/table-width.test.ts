@@ -11,6 +11,9 @@ for (const [text, width] of [
   ["a工b", 4],
   ["🔧", 2],
   ["µs → ✗", 6],
+  ["👩\u200d👩\u200d👧", 2],
+  ["🇩🇪", 2],
+  ["ｶﾞ", 2],
 ] as const)
   test(`${JSON.stringify(text)} takes ${width} columns`, () => {
     assert.equal(textWidth(text), width);
@@ -23,6 +26,8 @@ test("lines break where the next character would not fit, never inside of one", 
   assert.deepEqual(breakLines("a工具b", 4), ["a工", "具b"]);
   assert.deepEqual(breakLines("🔧🔧🔧", 5), ["🔧🔧", "🔧"]);
   assert.deepEqual(breakLines("工具", 1), ["工", "具"]);
+  assert.deepEqual(breakLines("a👩\u200d👩\u200d👧b", 3), ["a👩\u200d👩\u200d👧", "b"]);
+  assert.deepEqual(breakLines("ae\u0301b", 2), ["ae\u0301", "b"]);
 });
 
 test("columns of a table line up with wide characters in them", () => {
