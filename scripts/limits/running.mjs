@@ -7,6 +7,12 @@ export const RUNNING_LIMITS = {
   History: [
     ["MAX_NAME_CHARS", "record/history/row-batch.ts", "a name in a row, such as a model or a tool", "it is cut off"],
     ["MAX_LONG_CHARS", "record/history-record.ts", "the path and the reason in a row", "they are cut off"],
+    [
+      "MAX_DETAILS_CHARS",
+      "record/history-record.ts",
+      "rules, limits, and attempts in a row",
+      "a part that is too long is left out",
+    ],
     ["MAX_GROUPS", "admin/endpoints/usage.ts", "names in `by` of `/debug/usage`", "400"],
     [
       "MAX_ACCOUNTS",
@@ -321,7 +327,7 @@ export const RUNNING_LIMITS = {
     ["MAX_LEVEL_CHARS", "mcp/replicas/session-settings.ts", "a log level", "not set again in another process"],
     [
       "MAX_ID_CHARS",
-      "mcp/session/event-log.ts",
+      "mcp/session/event-stream.ts",
       "the id of a request that is inside of its events' ids",
       "left out: a lost response is not reported",
     ],

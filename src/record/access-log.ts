@@ -4,7 +4,8 @@
 
 import { compileExpression, type Expression } from "../cel/expression.ts";
 import type { Exchange } from "../core/exchange.ts";
-import { attemptsText, type FinishedRequest, mcpServer } from "./finished-request.ts";
+import { stringOrUndefined } from "../core/principal.ts";
+import { addLlmFields, attemptsText, type FinishedRequest, mcpServer } from "./finished-request.ts";
 import type { LogFields, Logger, LogValue } from "./log/logger.ts";
 import { readsContent } from "./recorded-bodies.ts";
 import { type Redaction, redactJson, withoutSecrets } from "./trace/redact.ts";
@@ -146,15 +147,7 @@ function accessFields(
     fields["mcp.outcome"] = attributes.mcp.outcome;
   }
   if (attributes.llm !== undefined) {
-    fields["gen_ai.provider.name"] = attributes.llm.provider;
-    fields["gen_ai.request.model"] = attributes.llm.requestModel;
-    fields["gen_ai.response.model"] = attributes.llm.responseModel;
-    fields["gen_ai.provider.request_id"] = attributes.llm.providerRequestId;
-    fields["gen_ai.usage.input_tokens"] = attributes.llm.inputTokens;
-    fields["gen_ai.usage.output_tokens"] = attributes.llm.outputTokens;
-    fields["gen_ai.usage.cache_read.input_tokens"] = attributes.llm.cachedInputTokens;
-    fields["gen_ai.usage.cache_creation.input_tokens"] = attributes.llm.cacheCreationInputTokens;
-    fields["gen_ai.usage.reasoning.output_tokens"] = attributes.llm.reasoningTokens;
+    addLlmFields(fields, attributes.llm);
     fields["llm.cost"] = attributes.llm.cost;
     if (attributes.llm.dropped !== undefined) fields["llm.dropped"] = attributes.llm.dropped.join(",");
     if (attributes.llm.providerCalls !== undefined) fields["llm.provider_calls"] = attributes.llm.providerCalls;
@@ -173,8 +166,4 @@ function accessFields(
     fields.reason = finished.reason;
   }
   return fields;
-}
-
-function stringOrUndefined(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
 }

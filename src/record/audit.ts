@@ -7,6 +7,7 @@ import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import { GatewayError } from "../core/errors.ts";
 import { type Exchange, StateKey } from "../core/exchange.ts";
+import { requestSubject, stringOrUndefined } from "../core/principal.ts";
 import { secret } from "../core/schema.ts";
 import { type ContentReport, createContentReader } from "../llm/usage/response-content.ts";
 import { shown } from "./access-log.ts";
@@ -302,15 +303,10 @@ class Trail implements AuditTrail {
   }
 }
 
-function callerFields({ attributes: { jwt, apiKey, basicAuth } }: Exchange): Record<string, LogValue> {
-  if (jwt !== undefined)
-    return { auth: "jwt", subject: text(jwt.sub ?? jwt.azp ?? jwt.client_id), issuer: text(jwt.iss) };
-  if (apiKey !== undefined) return { auth: "apiKey", subject: text(apiKey.user_id ?? apiKey.name) };
-  return basicAuth === undefined ? { auth: "none" } : { auth: "basic", subject: basicAuth.username };
-}
-
-function text(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
+function callerFields({ attributes }: Exchange): Record<string, LogValue> {
+  const { jwt, apiKey, basicAuth } = attributes;
+  const auth = jwt ? "jwt" : apiKey ? "apiKey" : basicAuth ? "basic" : "none";
+  return { auth, subject: requestSubject(attributes) ?? undefined, issuer: stringOrUndefined(jwt?.iss) };
 }
 
 /** Sorts the keys, so that equal arguments have the same hash. */

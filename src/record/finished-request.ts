@@ -2,6 +2,7 @@
  * Defines a finished request, which is closed once, when the request ends. All outputs take the result, the duration, and
  * the names of the caller, of the MCP call, and of the model from here.
  */
+import { dollarText } from "../base/format.ts";
 import { describeAttempt } from "../core/attempts.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
@@ -9,6 +10,8 @@ import { requestSubject } from "../core/principal.ts";
 import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
 import {
   type RecordedAttempt,
+  type RecordedLimit,
+  type RecordedRule,
   type RecordedStep,
   type RequestRecord,
   type RequestResult,
@@ -27,6 +30,7 @@ export class FinishedRequest {
   readonly result: RequestResult;
   readonly subject: string | null;
   #attempts: readonly RecordedAttempt[] | undefined = undefined;
+  #rules: readonly RecordedRule[] | undefined = undefined;
 
   constructor(exchange: Exchange, { status, end, responseBytes }: Outcome, durationMs: number) {
     const { failure, attributes } = exchange;
@@ -43,6 +47,14 @@ export class FinishedRequest {
   get upstreamMs(): number {
     const { startedMs, headMs, isCalled } = this.exchange.upstream;
     return isCalled && startedMs !== undefined && headMs !== undefined ? headMs - startedMs : Number.NaN;
+  }
+
+  /** Null if the connection ended before a response. */
+  get answeredBy(): RequestRecord["answeredBy"] {
+    const { response, upstream } = this.exchange;
+    if (this.status === undefined || response === undefined) return null;
+    // A backend also responds without a call of a server, for example if it denies a tool or has a cached response.
+    return response.source === "upstream" && upstream.isCalled ? "upstream" : "gateway";
   }
 
   /** The name of the API key, or its user. */
@@ -65,6 +77,40 @@ export class FinishedRequest {
     this.#attempts ??= recordedAttempts(this.exchange, redaction);
     return this.#attempts;
   }
+
+  /** The rules of the authorization policy that rejected the request, with secrets redacted. */
+  rules(redaction: Pick<Redaction, "scrub">): readonly RecordedRule[] | undefined {
+    const { checkedRules, arrived, credentials } = this.exchange;
+    this.#rules ??= checkedRules?.map((rule) =>
+      rule.values === undefined
+        ? rule
+        : { ...rule, values: redaction.scrub(rule.values, arrived.headers.pairs, credentials.secrets) },
+    );
+    return this.#rules;
+  }
+}
+
+/** The limits of rate limits and budgets after the request. They are formatted only if a request is shown or stored. */
+export function recordedLimits(
+  limitReadings: Exchange["limits"]["readings"] = [],
+  budgetReadings: Exchange["limits"]["budgetReadings"] = [],
+): RecordedLimit[] {
+  return [
+    ...limitReadings.map(({ rule, limit, remaining, resetSeconds }) => ({
+      limit: rule,
+      remaining: `${remaining} of ${limit}`,
+      resetSeconds,
+    })),
+    ...budgetReadings.map(({ headers }) => {
+      const amount = (name: string): string =>
+        headers["x-budget-unit"] === "usd" ? dollarText(Number(headers[name])) : `${headers[name]}`;
+      return {
+        limit: `budget ${headers["x-budget-name"]}`,
+        remaining: `${amount("x-budget-remaining")} of ${amount("x-budget-limit")}`,
+        resetSeconds: Number(headers["x-budget-reset"]),
+      };
+    }),
+  ];
 }
 
 export function mcpServer({ tool, prompt, resource, target }: McpAttributes): string | undefined {
@@ -105,6 +151,20 @@ export function llmFields(llm: LlmAttributes): NonNullable<RequestRecord["llm"]>
   });
 }
 
+/** Adds the fields that the access log and spans have in common. OpenTelemetry defines the names. */
+export function addLlmFields(to: Record<string, unknown>, llm: LlmAttributes): void {
+  if (llm.provider !== undefined) to["gen_ai.provider.name"] = llm.provider;
+  if (llm.requestModel !== undefined) to["gen_ai.request.model"] = llm.requestModel;
+  if (llm.responseModel !== undefined) to["gen_ai.response.model"] = llm.responseModel;
+  if (llm.providerRequestId !== undefined) to["gen_ai.provider.request_id"] = llm.providerRequestId;
+  if (llm.inputTokens !== undefined) to["gen_ai.usage.input_tokens"] = llm.inputTokens;
+  if (llm.outputTokens !== undefined) to["gen_ai.usage.output_tokens"] = llm.outputTokens;
+  if (llm.cachedInputTokens !== undefined) to["gen_ai.usage.cache_read.input_tokens"] = llm.cachedInputTokens;
+  if (llm.cacheCreationInputTokens !== undefined)
+    to["gen_ai.usage.cache_creation.input_tokens"] = llm.cacheCreationInputTokens;
+  if (llm.reasoningTokens !== undefined) to["gen_ai.usage.reasoning.output_tokens"] = llm.reasoningTokens;
+}
+
 /** The history stores absent amounts as zero, so records omit both. */
 export function nonzero<T extends Record<string, number | undefined>>(amounts: T): Defined<T> {
   return Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount)) as Defined<T>;
@@ -112,7 +172,7 @@ export function nonzero<T extends Record<string, number | undefined>>(amounts: T
 
 type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
 
-function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
+export function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
 }
 

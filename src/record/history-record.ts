@@ -2,10 +2,12 @@
  * Maps a finished request to a row of the history database, and a row to the shape of `/debug/requests`.
  */
 import { z } from "zod";
+import { peerInput } from "../base/peer-inputs.ts";
 import { compileExpression, type Expression } from "../cel/expression.ts";
 import { failureSource } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { celSource, duration } from "../core/schema.ts";
+import { readJson } from "../json/read-json.ts";
 import {
   type FinishedRequest,
   llmModel,
@@ -13,6 +15,7 @@ import {
   mcpServer,
   nonzero,
   parseStep,
+  recordedLimits,
   stepsText,
 } from "./finished-request.ts";
 import { chargesText, type HistoryRow, type RowValues } from "./history/history-row.ts";
@@ -21,6 +24,7 @@ import { explainRequest } from "./trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "./trace/record.ts";
 import { type Redaction, shortSessionId } from "./trace/redact.ts";
 
+const DETAILS_INPUT = peerInput("history/details");
 const DAY_MS = 86_400_000;
 const MAX_LONG_CHARS = 1_000;
 const PER_DOLLAR = 1_000_000_000;
@@ -68,7 +72,6 @@ export const historySchema = z.strictObject({
       "A CEL expression for the team of a request, for example `jwt.groups[0]`. Default: `team` in the metadata of the API key or in the token.",
     ),
 });
-export type WrittenHistory = z.output<typeof historySchema>;
 
 function isPostgresUrl(text: string): boolean {
   return /^postgres(?:ql)?:\/\//.test(text) && URL.canParse(text);
@@ -111,7 +114,9 @@ function historyRow(
     exchange.recordId,
     exchange.startedAt,
     Math.round(finished.durationMs * 1000),
-    upstream.headMs === undefined ? null : Math.max(0, Math.round((upstream.headMs - exchange.startedMs) * 1000)),
+    upstream.headMs === undefined || !upstream.isCalled
+      ? null
+      : Math.max(0, Math.round((upstream.headMs - exchange.startedMs) * 1000)),
     exchange.listener,
     exchange.route ?? "",
     attributes.backend?.name ?? "",
@@ -145,7 +150,45 @@ function historyRow(
     stepsText(exchange.steps, true),
     exchange.records.spans?.traceId ?? "",
     chargesText(exchange.limits.spent),
+    detailsText(finished, redaction),
   ];
+}
+
+const MAX_DETAILS_CHARS = 4_000;
+const DETAILS = ["rules", "limits", "attempts", "shadow"] as const satisfies readonly (keyof RequestRecord)[];
+type Details = { [Name in (typeof DETAILS)[number]]: RequestRecord[Name] | undefined };
+
+/**
+ * Returns what explains the outcome of a request, or an empty string for a request that succeeded at once, because most
+ * requests do. Parts that are too long are left out.
+ */
+function detailsText(finished: FinishedRequest, redaction: Redaction): string {
+  const { exchange, result } = finished;
+  const { limits, shadow, arrived, credentials } = exchange;
+  const attempts = finished.attempts(redaction);
+  if (result === "ok" && attempts === undefined && shadow.denials === undefined) return "";
+  const { readings, budgetReadings } = limits;
+  const details: Details = {
+    rules: finished.rules(redaction),
+    limits: readings || budgetReadings ? recordedLimits(readings, budgetReadings) : undefined,
+    attempts,
+    shadow: shadow.denials?.map(({ policy, detail }) => ({
+      policy,
+      reason: redaction.scrub(detail, arrived.headers.pairs, credentials.secrets),
+    })),
+  };
+  let text = "";
+  for (const name of DETAILS) {
+    const part = details[name] && JSON.stringify(details[name]);
+    if (part !== undefined && text.length + part.length < MAX_DETAILS_CHARS)
+      text += `${text === "" ? "{" : ","}"${name}":${part}`;
+  }
+  return text === "" ? "" : `${text}}`;
+}
+
+/** The reader of the database checks no shapes, because only the gateway writes it. */
+export function parseDetails(text: string): Pick<RequestRecord, (typeof DETAILS)[number]> {
+  return text === "" ? {} : (readJson(DETAILS_INPUT, text) as Pick<RequestRecord, (typeof DETAILS)[number]>);
 }
 
 type ClientTexts = readonly [string, string, string, string, string, string, string, string, string];
@@ -226,6 +269,7 @@ export function recordFromRow(row: HistoryRow): RequestRecord {
       : {}),
     steps: row.policies === "" ? [] : row.policies.split(",").map(stepOf),
     ...(row.reason === "" ? {} : { failure: failureOf(row) }),
+    ...parseDetails(row.details),
   };
 }
 

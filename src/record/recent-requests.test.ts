@@ -127,6 +127,21 @@ test("the time of the backend is that of a server, and absent if no request was 
   assert.deepEqual([upstreamMs(true), upstreamMs(false)], [2, null]);
 });
 
+test("the gateway answers if the backend called no server", () => {
+  const recent = recentRequests();
+  const answeredBy = (source: "upstream" | "gateway", isCalled: boolean): string | null | undefined => {
+    const exchange = anExchange({ mcp: { methodName: "tools/call", outcome: isCalled ? "ok" : "denied" } });
+    exchange.response = { status: 200, headers: new HeaderList(), source };
+    exchange.upstream.isCalled = isCalled;
+    recent.begin(exchange);
+    recent.settled(new FinishedRequest(exchange, complete, 5));
+    return recent.list({ limit: 1 })[0]?.answeredBy;
+  };
+  assert.equal(answeredBy("upstream", true), "upstream");
+  assert.equal(answeredBy("upstream", false), "gateway");
+  assert.equal(answeredBy("gateway", true), "gateway");
+});
+
 test("limits and budgets are listed with what is left, and money in dollars", () => {
   const recent = recentRequests();
   const exchange = anExchange({});

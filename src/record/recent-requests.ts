@@ -4,16 +4,15 @@
 
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
-import { dollarText } from "../base/format.ts";
 import { LinkedList } from "../base/linked-list.ts";
 import { type Exchange, type ShadowDenial, StateKey, type Step } from "../core/exchange.ts";
 import type { LlmAttributes, LlmCallAttributes, RequestAttributes } from "../core/request-attributes.ts";
 import { requestState, type SnapshotSource } from "../core/snapshot.ts";
 import type { Source } from "../core/source.ts";
 import { HeaderList } from "../http/headers.ts";
-import { type FinishedRequest, llmFields, mcpFields } from "./finished-request.ts";
+import { type FinishedRequest, llmFields, mcpFields, recordedLimits } from "./finished-request.ts";
 import { explainRequest } from "./trace/explain.ts";
-import type { JsonObject, RecordedAttempt, RecordedLimit, RequestDetail, RequestRecord } from "./trace/record.ts";
+import type { JsonObject, RecordedAttempt, RequestDetail, RequestRecord } from "./trace/record.ts";
 import type { Redaction } from "./trace/redact.ts";
 import {
   bothWatchers,
@@ -252,15 +251,11 @@ class KeptRequest {
     this.result = finished.result;
     this.subject = finished.subject;
     this.responseBytes = finished.responseBytes;
-    this.answeredBy = status === undefined ? null : (response?.source ?? null);
+    this.answeredBy = finished.answeredBy;
     this.steps = exchange.steps.length === 0 ? NO_STEPS : exchange.steps;
     this.attempts = finished.attempts(redaction);
     this.failure = exchange.failure;
-    this.rules = exchange.checkedRules?.map((rule) =>
-      rule.values === undefined
-        ? rule
-        : { ...rule, values: redaction.scrub(rule.values, arrived.headers.pairs, credentials.secrets) },
-    );
+    this.rules = finished.rules(redaction);
     this.limitReadings = exchange.limits.readings;
     this.budgetReadings = exchange.limits.budgetReadings;
     this.shadowDenials = exchange.shadow.denials;
@@ -379,30 +374,13 @@ function toRequestRecord(one: KeptRequest): RequestRecord {
     ...(llm ? { llm: llmFields(llm) } : {}),
     steps: one.steps,
     ...(one.attempts === undefined ? {} : { attempts: one.attempts }),
-    ...(one.limitReadings || one.budgetReadings ? { limits: recordedLimits(one) } : {}),
+    ...(one.limitReadings || one.budgetReadings
+      ? { limits: recordedLimits(one.limitReadings, one.budgetReadings) }
+      : {}),
     ...(failure ? { failure } : {}),
     ...(one.rules ? { rules: one.rules } : {}),
     ...(shadowDenials ? { shadow: shadowDenials.map(({ policy, detail }) => ({ policy, reason: detail })) } : {}),
   };
-}
-
-function recordedLimits({ limitReadings = [], budgetReadings = [] }: KeptRequest): RecordedLimit[] {
-  return [
-    ...limitReadings.map(({ rule, limit, remaining, resetSeconds }) => ({
-      limit: rule,
-      remaining: `${remaining} of ${limit}`,
-      resetSeconds,
-    })),
-    ...budgetReadings.map(({ headers }) => {
-      const amount = (name: string): string =>
-        headers["x-budget-unit"] === "usd" ? dollarText(Number(headers[name])) : `${headers[name]}`;
-      return {
-        limit: `budget ${headers["x-budget-name"]}`,
-        remaining: `${amount("x-budget-remaining")} of ${amount("x-budget-limit")}`,
-        resetSeconds: Number(headers["x-budget-reset"]),
-      };
-    }),
-  ];
 }
 
 function round(ms: number): number {

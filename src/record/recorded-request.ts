@@ -12,7 +12,7 @@ import type { Claims, LlmAttributes, McpAttributes } from "../core/request-attri
 import type { Source } from "../core/source.ts";
 import { canonicalPath, pathAndQuery } from "../http/request-path.ts";
 import { readJson } from "../json/read-json.ts";
-import { type FinishedRequest, llmFields, mcpFields, parseStep, stepsText } from "./finished-request.ts";
+import { defined, type FinishedRequest, llmFields, mcpFields, parseStep, stepsText } from "./finished-request.ts";
 import { oneLine } from "./history/row-batch.ts";
 import { explainRequest } from "./trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "./trace/record.ts";
@@ -104,7 +104,8 @@ export function readRecord(text: string, parse: ParseJson = readAttributes): Rec
   if (fields.length < FIXED_FIELDS || !Number.isFinite(at)) return undefined;
   const field = (index: number): string => fields[index] as string;
   const status = field(12);
-  const record: { -readonly [Name in keyof RecordedRequest]: RecordedRequest[Name] } = {
+  const [source = "", client] = field(9).split(" ");
+  return {
     at,
     id: field(1),
     durationMs: Number(field(2)) / 1000,
@@ -114,7 +115,7 @@ export function readRecord(text: string, parse: ParseJson = readAttributes): Rec
     host: field(6),
     path: field(7),
     query: field(8),
-    source: field(9).split(" ", 1)[0] as string,
+    source,
     route: field(11) || null,
     status: status === "" ? null : Number(status),
     code: field(13) || null,
@@ -122,19 +123,15 @@ export function readRecord(text: string, parse: ParseJson = readAttributes): Rec
     policies: field(15) === "" ? [] : field(15).split(","),
     principals: field(16) === "" ? [] : field(16).split("\t"),
     headers: fields.slice(FIXED_FIELDS),
+    ...defined({
+      client,
+      identity: field(10) || undefined,
+      claims: parseObject<Claims>(field(17), parse),
+      apiKey: parseObject<Record<string, unknown>>(field(18), parse),
+      mcp: parseObject<McpAttributes>(field(19), parse),
+      llm: parseObject<LlmAttributes>(field(20), parse),
+    }),
   };
-  const client = field(9).split(" ")[1];
-  if (client !== undefined) record.client = client;
-  if (field(10) !== "") record.identity = field(10);
-  const claims = parseObject(field(17), parse);
-  if (claims !== undefined) record.claims = claims as Claims;
-  const apiKey = parseObject(field(18), parse);
-  if (apiKey !== undefined) record.apiKey = apiKey as Record<string, unknown>;
-  const mcp = parseObject(field(19), parse);
-  if (mcp !== undefined) record.mcp = mcp as McpAttributes;
-  const llm = parseObject(field(20), parse);
-  if (llm !== undefined) record.llm = llm as LlmAttributes;
-  return record;
 }
 
 function shownPrincipals(principal: string | undefined): string {
@@ -200,11 +197,11 @@ function withoutRepeated(text: string, secrets: readonly string[]): string {
     .join(FIELD);
 }
 
-function parseObject(text: string, parse: ParseJson): object | undefined {
+function parseObject<Shape extends object>(text: string, parse: ParseJson): Shape | undefined {
   if (text === "") return undefined;
   try {
     const value = parse(text);
-    return typeof value === "object" && value !== null ? value : undefined;
+    return typeof value === "object" && value !== null ? (value as Shape) : undefined;
   } catch {
     return undefined;
   }

@@ -18,6 +18,7 @@ import {
   type TrafficGroup,
   type TrafficNumbers,
   type TrafficRows,
+  type TrafficSums,
 } from "./trace/traffic-numbers.ts";
 
 const HISTORY = peerInput("store/traffic-history");
@@ -386,7 +387,7 @@ function unpackRing(ring: Ring, nowMs: number, packed: readonly number[][]): num
 }
 
 /** Returns nothing if the slot is empty. */
-function slotNumbers(ring: Ring, number: number): TrafficNumbers[] {
+function slotNumbers(ring: Ring, number: number): TrafficSums[] {
   const slot = slotOf(ring, number);
   const column = (index: number): number => ring.counts[slot * COLUMNS + index] ?? 0;
   if (column(NUMBER) !== number) return [];
@@ -399,9 +400,6 @@ function slotNumbers(ring: Ring, number: number): TrafficNumbers[] {
       mcpCalls: column(MCP_CALLS),
       tokens: column(TOKENS),
       cost: ring.costs[slot] ?? 0,
-      p50Ms: null,
-      p95Ms: null,
-      p99Ms: null,
       durations: durationsOf(ring, slot),
     },
   ];

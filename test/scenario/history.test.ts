@@ -385,7 +385,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
     const engine = await (await kind.create(t)).open();
     t.after(() => engine.close());
     await migrate(engine, MIGRATIONS[engine.kind].slice(0, 1));
-    const names = COLUMNS.filter((column) => column !== "charges");
+    const names = COLUMNS.filter((column) => column !== "charges" && column !== "details");
     const values = aRow({ id: "1", time: NOW, team: "red" }).slice(0, names.length);
     await engine.transaction((sql) =>
       sql.all(
@@ -396,10 +396,11 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
     await migrate(engine);
     assert.equal(await schemaVersion(engine.reader), MIGRATIONS[engine.kind].length);
     const charges = JSON.stringify([["all/tokens/month/2026-11/-", 12]]);
-    for (const id of ["1", "2"]) await writeRows(engine, [aRow({ id, time: NOW, charges })]);
-    assert.deepEqual(await engine.reader.all("SELECT id, team, charges FROM gateway_requests ORDER BY id"), [
-      { id: "1", team: "red", charges: "" },
-      { id: "2", team: "", charges },
+    const details = JSON.stringify({ rules: [{ kind: "allow", rule: "false", isMet: false }] });
+    for (const id of ["1", "2"]) await writeRows(engine, [aRow({ id, time: NOW, charges, details })]);
+    assert.deepEqual(await engine.reader.all("SELECT id, team, charges, details FROM gateway_requests ORDER BY id"), [
+      { id: "1", team: "red", charges: "", details: "" },
+      { id: "2", team: "", charges, details },
     ]);
     assert.deepEqual(await readSpending(engine.reader), [{ account: "all/tokens/month/2026-11/-", amount: 12 }]);
   });

@@ -32,18 +32,19 @@ test("all views of the same requests agree", async (t) => {
     history: { folder: join(folder, "history") },
   };
   const gateway = await gatewayFor(t, JSON.stringify(configOf(servers, config)), { files: { "prices.json": PRICES } });
-  const generator = new Generator(gateway.url(), servers, new Random(1));
+  const generator = new Generator([gateway.url()], servers, new Random(1));
   await generator.send(REQUESTS, 8);
+  generator.close();
   const { sent, failures } = generator;
   assert.deepEqual(failures, []);
   await eventually("no request is running", async () => (await requestsUnderWay(gateway)) === 0);
   await eventually("the history is written", async () => {
     return (await usageOf(gateway.adminUrl, "")).total.requests >= sent.length;
   });
-  const views = await readViews(gateway, auditFile);
+  const views = await readViews({ adminUrl: gateway.adminUrl, log: gateway.log, auditFile });
   const differences = [
     ...differencesAtServers(sent, servers.served),
-    ...differencesByRequest(sent, views),
+    ...differencesByRequest(sent, servers.served, views),
     ...differencesInAudit(views),
     ...(await differencesInSums(views)),
   ];

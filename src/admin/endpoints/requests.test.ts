@@ -35,6 +35,7 @@ function recentWith(...paths: string[]) {
     });
     recent.begin(exchange);
     exchange.response = { status: 200, headers: new HeaderList(), source: "upstream" };
+    exchange.upstream.isCalled = true;
     recent.settled(new FinishedRequest(exchange, { status: 200, end: "complete", responseBytes: 3 }, 1.5));
   }
   return recent;

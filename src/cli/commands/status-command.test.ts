@@ -95,6 +95,13 @@ test("a provider that failed once is available again after five minutes, and say
   );
 });
 
+test("a provider names the features that its server rejected", () => {
+  assert.equal(
+    llmProviderOf({ name: "main", lacks: ["stream_options", "developer"] }).text,
+    "available; called without stream_options, developer, which the server rejected",
+  );
+});
+
 test("variables select the gateway if no flag does", () => {
   const set = { GWCTL_ADMIN_PORT: "1", GWCTL_ADMIN_SOCKET: "/s", GWCTL_NAMESPACE: "prod", GWCTL_CONTEXT: "" };
   assert.deepEqual(chosenTarget(undefined, {}, set).flags, { adminPort: "1", adminSocket: "/s", namespace: "prod" });

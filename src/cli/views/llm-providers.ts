@@ -11,7 +11,10 @@ export interface LlmProvider {
   readonly name: string;
   readonly provider: string;
   readonly state: "ok" | "failing" | "paused";
-  /** Describes the state with its numbers, for example `available (1 of 17 calls failed, the last 12 min ago)`. */
+  /**
+   * Describes the state with its numbers, for example `available (1 of 17 calls failed, the last 12 min ago)`, and the
+   * features that the server rejected.
+   */
   readonly text: string;
 }
 
@@ -23,7 +26,7 @@ export function llmProvidersOf(dump: Fields): LlmProvider[] {
 }
 
 export function llmProviderOf(target: Fields): LlmProvider {
-  const { name, provider, target: address, resting, failures, lastFailureAgoMs } = target;
+  const { name, provider, target: address, resting, failures, lastFailureAgoMs, lacks } = target;
   const { calls, failed } = fieldsOf(target.recent);
   const isRecent = typeof lastFailureAgoMs !== "number" || lastFailureAgoMs < FAILING_MS;
   const state = resting === true ? "paused" : numberOf(failures) > 0 && isRecent ? "failing" : "ok";
@@ -34,6 +37,11 @@ export function llmProviderOf(target: Fields): LlmProvider {
     name: String(name ?? provider),
     provider: String(provider ?? address ?? ""),
     state,
-    text: `${words[state]}${numberOf(failed) > 0 ? ` (${results})` : ""}`,
+    text: `${words[state]}${numberOf(failed) > 0 ? ` (${results})` : ""}${lacksText(lacks)}`,
   };
+}
+
+function lacksText(lacks: unknown): string {
+  if (!Array.isArray(lacks) || lacks.length === 0) return "";
+  return `; called without ${lacks.map(String).join(", ")}, which the server rejected`;
 }

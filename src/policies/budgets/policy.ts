@@ -10,9 +10,15 @@ import { protectionBy } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, definePolicy, type Hooks } from "../../core/policy.ts";
 import { celSource, exactlyOneOf, headerName, headerValue, serverUrl } from "../../core/schema.ts";
-import { accountsOf, type Budget, MAX_BUDGET_TOKENS, MAX_COST, toStoredAmount } from "../../llm/budgets/budget.ts";
+import {
+  accountsOf,
+  type Budget,
+  budgetView,
+  MAX_BUDGET_TOKENS,
+  MAX_COST,
+  toStoredAmount,
+} from "../../llm/budgets/budget.ts";
 import { createChargeHooks, createClaims } from "../../llm/budgets/budget-charge.ts";
-import { budgetView } from "../../llm/budgets/budget-view.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
 

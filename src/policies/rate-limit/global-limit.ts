@@ -19,7 +19,7 @@ import {
   RESET_HEADER,
   rateLimitedError,
   VENDOR_HEADER,
-} from "./readings.ts";
+} from "./limit-headers.ts";
 import {
   CODE_OK,
   CODE_OVER_LIMIT,

@@ -8,8 +8,8 @@ import type { AdmitHook, Charge, Hooks, Outcome } from "../../core/policy.ts";
 import { LlmRequestAttributes, requireKnownCost } from "../../llm/request/llm-attributes.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/usage.ts";
 import type { GlobalLimit } from "./global-limit.ts";
+import { writeLimitHeaders } from "./limit-headers.ts";
 import { checkLimits, keysOf, LocalCharge, type LocalLimit, ONE_REQUEST } from "./local-limit.ts";
-import { writeLimitHeaders } from "./readings.ts";
 
 export function limitHooks(
   limits: readonly LocalLimit[],
@@ -32,8 +32,9 @@ export function limitHooks(
     return (exchange) => {
       if (isShadow && exchange.shadow.isFree) return undefined;
       const keys = keysOf(checked, exchange);
-      if (!checkLimits(checked, keys, ONE_REQUEST, exchange, nowMs())) return undefined;
-      const charge = new LocalCharge(checked, keys, ONE_REQUEST, exchange, nowMs);
+      const checkedMs = nowMs();
+      if (!checkLimits(checked, keys, ONE_REQUEST, exchange, checkedMs)) return undefined;
+      const charge = new LocalCharge(checked, keys, ONE_REQUEST, exchange, checkedMs, nowMs);
       if (service) charge.confirm = () => service.admitRequest(exchange);
       return charge;
     };
@@ -46,8 +47,9 @@ export function limitHooks(
     const keys = keysOf(tokenLimits, exchange);
     const estimate = estimatedTokens(exchange.attributes.llm);
     const amount = { charged: estimate, reserved: reservesOutput ? outputTokens(exchange.attributes.llm) : 0 };
-    if (!checkLimits(tokenLimits, keys, amount, exchange, nowMs())) return undefined;
-    const charge = new LocalCharge(tokenLimits, keys, amount, exchange, nowMs);
+    const checkedMs = nowMs();
+    if (!checkLimits(tokenLimits, keys, amount, exchange, checkedMs)) return undefined;
+    const charge = new LocalCharge(tokenLimits, keys, amount, exchange, checkedMs, nowMs);
     if (global?.counts.tokens) charge.confirm = () => global.admitTokens(exchange, estimate);
     if (exchange.limits.tokenCharges === undefined) exchange.limits.tokenCharges = [charge];
     else exchange.limits.tokenCharges.push(charge);

@@ -26,7 +26,7 @@ test("a settlement after an eviction charges the full amount to the new bucket",
     countRejection: () => undefined,
   };
   let nowMs = 0;
-  const charge = new LocalCharge([limit], ["a"], { charged: 10, reserved: 0 }, limitExchange(), () => nowMs);
+  const charge = new LocalCharge([limit], ["a"], { charged: 10, reserved: 0 }, limitExchange(), nowMs, () => nowMs);
   charge.take();
   store.take(store.open("b", 1), 1);
   nowMs = 2;

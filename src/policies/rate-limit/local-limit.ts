@@ -10,7 +10,7 @@ import type { Charge, CompileEnv, LimitView } from "../../core/policy.ts";
 import type { Counter } from "../../record/log/metrics.ts";
 import { type BucketRule, BucketStore, type BucketView, MAX_BUCKETS, NO_SLOT, SHARED_SLOT } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";
-import { addReading, rateLimitedError } from "./readings.ts";
+import { addReading, rateLimitedError } from "./limit-headers.ts";
 import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
 
 type Keys = readonly (string | undefined)[];
@@ -92,15 +92,25 @@ export class LocalCharge implements Charge {
   readonly #keys: Keys;
   readonly #amount: Amount;
   readonly #exchange: Exchange;
+  readonly #checkedMs: number;
   readonly #nowMs: () => number;
   #debits: readonly Debit[] = [];
   #reading: LimitReading | undefined = undefined;
 
-  constructor(limits: readonly LocalLimit[], keys: Keys, amount: Amount, exchange: Exchange, nowMs: () => number) {
+  /** `checkedMs` is when `checkLimits` ran. The amount is taken in the same iteration of the event loop. */
+  constructor(
+    limits: readonly LocalLimit[],
+    keys: Keys,
+    amount: Amount,
+    exchange: Exchange,
+    checkedMs: number,
+    nowMs: () => number,
+  ) {
     this.#limits = limits;
     this.#keys = keys;
     this.#amount = amount;
     this.#exchange = exchange;
+    this.#checkedMs = checkedMs;
     this.#nowMs = nowMs;
   }
 
@@ -117,7 +127,7 @@ export class LocalCharge implements Charge {
     const isShadow = this.#limits[0]?.isShadow === true;
     // A shadow limit in another scope would have rejected the request, and a rejected request is not charged.
     if (isShadow && this.#exchange.shadow.isFree) return;
-    const nowMs = this.#nowMs();
+    const nowMs = this.#checkedMs;
     const debits: Debit[] = [];
     let tightest: LimitReading | undefined;
     for (let i = 0; i < this.#limits.length; i++) {

@@ -6,92 +6,81 @@ import { readLines } from "../../base/line-splitter.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
 
-/** Spooled rows have this order, so new columns must be appended. */
-export const COLUMNS = [
-  "id",
-  "time",
-  "duration_us",
-  "first_byte_us",
-  "listener",
-  "route",
-  "backend",
-  "method",
-  "host",
-  "path",
-  "request_id",
-  "client",
-  "subject",
-  "key",
-  "team",
-  "mcp_method",
-  "server",
-  "tool",
-  "session",
-  "mcp_outcome",
-  "model",
-  "provider",
-  "status",
-  "response_end",
-  "result",
-  "reason",
-  "message",
-  "input_tokens",
-  "output_tokens",
-  "cached_tokens",
-  "cache_write_tokens",
-  "reasoning_tokens",
-  "cost_nano",
-  "response_bytes",
-  "policies",
-  "trace_id",
+/**
+ * Spooled rows have this order, so new columns must be appended. An `own` text differs in every row, and a `client` text
+ * comes from the client or can quote it.
+ */
+const KINDS = {
+  id: "own text",
+  time: "number",
+  duration_us: "number",
+  first_byte_us: "number or null",
+  listener: "text",
+  route: "text",
+  backend: "text",
+  method: "text",
+  host: "client text",
+  path: "client text",
+  request_id: "own client text",
+  client: "text",
+  subject: "client text",
+  key: "client text",
+  team: "client text",
+  mcp_method: "text",
+  server: "text",
+  tool: "client text",
+  session: "text",
+  mcp_outcome: "text",
+  model: "client text",
+  provider: "text",
+  status: "number or null",
+  response_end: "text",
+  result: "text",
+  reason: "text",
+  message: "client text",
+  input_tokens: "number",
+  output_tokens: "number",
+  cached_tokens: "number",
+  cache_write_tokens: "number",
+  reasoning_tokens: "number",
+  cost_nano: "number",
+  response_bytes: "number",
+  policies: "text",
+  trace_id: "own text",
   /** Contains a JSON array of accounts and amounts, or an empty string. */
-  "charges",
-] as const;
+  charges: "own text",
+  /** Contains a JSON object with fields of a request record, or an empty string. */
+  details: "own client text",
+} as const;
 
-export const COLUMN_INDEX = Object.fromEntries(COLUMNS.map((name, i) => [name, i])) as Readonly<
-  Record<(typeof COLUMNS)[number], number>
->;
+export type Column = keyof typeof KINDS;
 
-export type Column = (typeof COLUMNS)[number];
+export const COLUMNS = Object.keys(KINDS) as readonly Column[];
 
-const NUMBER_COLUMNS = [
-  "time",
-  "duration_us",
-  "first_byte_us",
-  "status",
-  "input_tokens",
-  "output_tokens",
-  "cached_tokens",
-  "cache_write_tokens",
-  "reasoning_tokens",
-  "cost_nano",
-  "response_bytes",
-] as const satisfies readonly Column[];
-type NumberColumn = (typeof NUMBER_COLUMNS)[number];
-export const NULLABLE = ["first_byte_us", "status"] as const satisfies readonly Column[];
+export const COLUMN_INDEX = Object.fromEntries(COLUMNS.map((name, i) => [name, i])) as Readonly<Record<Column, number>>;
 
-/** Contains true at the indexes of columns with numbers. */
-export const IS_NUMBER: readonly boolean[] = COLUMNS.map((name) => NUMBER_COLUMNS.some((known) => known === name));
+const columnsWith = (kind: RegExp): readonly boolean[] => Object.values(KINDS).map((one) => kind.test(one));
 
-/** The texts of these columns differ in every row. */
-export const OWN_TEXT_COLUMNS: readonly Column[] = ["id", "request_id", "trace_id", "charges"];
+/** These lists contain true at the indexes of such columns. */
+export const IS_NUMBER = columnsWith(/^number/);
+export const IS_NULLABLE = columnsWith(/null$/);
+export const IS_REDACTED = columnsWith(/client/);
+export const IS_OWN_TEXT = columnsWith(/^own/);
 
 /** The values of these columns differ in every row. */
-export const OWN_COLUMNS: readonly Column[] = COLUMNS.filter(
-  (name, i) => OWN_TEXT_COLUMNS.includes(name) || (IS_NUMBER[i] && name !== "status"),
-);
+export const OWN_COLUMNS = COLUMNS.filter((name, i) => IS_OWN_TEXT[i] || (IS_NUMBER[i] && name !== "status"));
 
 /** These columns have the same values in many rows. */
-export const SHARED_COLUMNS: readonly Column[] = COLUMNS.filter((name) => !OWN_COLUMNS.includes(name));
+export const SHARED_COLUMNS = COLUMNS.filter((name) => !OWN_COLUMNS.includes(name));
 
 /**
  * `time` is in milliseconds since the epoch. `status` and `first_byte_us` are null if they are absent. Other absent
  * values are empty strings or zeros.
  */
 export type HistoryRow = {
-  readonly [Name in Column]: Name extends (typeof NULLABLE)[number]
+  readonly [Name in Column]: (typeof KINDS)[Name] extends "number or null"
     ? number | null
-    : Name extends NumberColumn
+    : (typeof KINDS)[Name] extends "number"
       ? number
       : string;
 };
@@ -138,8 +127,8 @@ export const SUMS = [
 const SPOOL = peerInput("file/history-spool");
 const ROW = peerInput("history/row");
 const CHARGES = peerInput("history/charges");
-/** A spool may contain rows of an earlier version, which end after these columns. */
-const FIRST_COLUMNS = COLUMNS.indexOf("trace_id") + 1;
+/** The columns of version 1. A spool may contain its rows. */
+export const FIRST_COLUMNS = COLUMNS.slice(0, COLUMN_INDEX.trace_id + 1);
 
 /** Returns one line per row. */
 export function rowLines(rows: readonly RowValues[]): string {
@@ -159,11 +148,11 @@ export function parseRows(text: string): RowValues[] {
 /** Returns undefined for a line that is not a row, for example a truncated last line of a spool file. */
 export function parseRow(line: string): RowValues | undefined {
   const values = tryReadJson(ROW, line);
-  if (!Array.isArray(values) || values.length < FIRST_COLUMNS) return undefined;
+  if (!Array.isArray(values) || values.length < FIRST_COLUMNS.length) return undefined;
   while (values.length < COLUMNS.length) values.push("");
-  const isRow = COLUMNS.every((name, i) =>
+  const isRow = COLUMNS.every((_, i) =>
     IS_NUMBER[i]
-      ? typeof values[i] === "number" || (values[i] === null && NULLABLE.some((nullable) => nullable === name))
+      ? typeof values[i] === "number" || (values[i] === null && IS_NULLABLE[i])
       : typeof values[i] === "string",
   );
   return isRow ? (values as RowValue[]) : undefined;

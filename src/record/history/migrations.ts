@@ -3,47 +3,28 @@
  * that connected replicas of the previous version can continue to write.
  */
 import { type HistoryEngine, NewerSchema, type RowSql, type Sql } from "./engine.ts";
-import { COLUMNS, DIMENSIONS, type RowValues, SUMS } from "./history-row.ts";
+import {
+  COLUMN_INDEX,
+  COLUMNS,
+  type Column,
+  DIMENSIONS,
+  FIRST_COLUMNS,
+  IS_NULLABLE,
+  IS_NUMBER,
+  type RowValues,
+  SUMS,
+} from "./history-row.ts";
 import { batchOf, groupRows } from "./row-batch.ts";
 import { SQLITE_ROW_TABLES, SQLITE_ROW_VIEW } from "./sqlite-rows.ts";
 
+function columnType(name: Column): string {
+  const i = COLUMN_INDEX[name];
+  const type = name === "status" ? "INTEGER" : IS_NUMBER[i] ? "BIGINT" : "TEXT";
+  return IS_NULLABLE[i] ? type : `${type} NOT NULL`;
+}
+
 const REQUESTS = `CREATE TABLE gateway_requests (
-  id TEXT NOT NULL,
-  time BIGINT NOT NULL,
-  duration_us BIGINT NOT NULL,
-  first_byte_us BIGINT,
-  listener TEXT NOT NULL,
-  route TEXT NOT NULL,
-  backend TEXT NOT NULL,
-  method TEXT NOT NULL,
-  host TEXT NOT NULL,
-  path TEXT NOT NULL,
-  request_id TEXT NOT NULL,
-  client TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  key TEXT NOT NULL,
-  team TEXT NOT NULL,
-  mcp_method TEXT NOT NULL,
-  server TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  session TEXT NOT NULL,
-  mcp_outcome TEXT NOT NULL,
-  model TEXT NOT NULL,
-  provider TEXT NOT NULL,
-  status INTEGER,
-  response_end TEXT NOT NULL,
-  result TEXT NOT NULL,
-  reason TEXT NOT NULL,
-  message TEXT NOT NULL,
-  input_tokens BIGINT NOT NULL,
-  output_tokens BIGINT NOT NULL,
-  cached_tokens BIGINT NOT NULL,
-  cache_write_tokens BIGINT NOT NULL,
-  reasoning_tokens BIGINT NOT NULL,
-  cost_nano BIGINT NOT NULL,
-  response_bytes BIGINT NOT NULL,
-  policies TEXT NOT NULL,
-  trace_id TEXT NOT NULL,
+  ${FIRST_COLUMNS.map((name) => `${name} ${columnType(name)},`).join("\n  ")}
   PRIMARY KEY (time, id)
 )`;
 
@@ -73,19 +54,23 @@ const COMMON: readonly Migration[] = [
 /** Rows that an earlier version wrote have no time of the last request. */
 const LAST_TIME: Migration = ["ALTER TABLE gateway_usage ADD COLUMN last_time BIGINT NOT NULL DEFAULT 0"];
 
+const DETAILS = "ALTER TABLE gateway_requests ADD COLUMN details TEXT NOT NULL DEFAULT ''";
+
 /** The index in the list plus 1 is the version. Released entries must not change. */
 export const MIGRATIONS: Readonly<Record<HistoryEngine["kind"], readonly Migration[]>> = {
-  postgres: [...COMMON, LAST_TIME],
+  postgres: [...COMMON, LAST_TIME, [DETAILS]],
   sqlite: [
     ...COMMON,
     // Version 3 is not needed to migrate from an earlier one.
     [],
     [moveRows],
     LAST_TIME,
+    ["DROP VIEW gateway_requests", SQLITE_ROW_VIEW],
   ],
 };
 
 const MOVED_AT_ONCE = 1_000;
+const MOVED_COLUMNS = COLUMNS.filter((name) => name !== "details");
 
 /** Moves the rows of `gateway_requests`, which is a table in version 2 and a view in version 3, to blocks. */
 async function moveRows(sql: RowSql): Promise<void> {
@@ -93,12 +78,14 @@ async function moveRows(sql: RowSql): Promise<void> {
   let last: readonly [time: number, id: string] = [Number.MIN_SAFE_INTEGER, ""];
   for (;;) {
     const found = await sql.all(
-      `SELECT ${COLUMNS.join(", ")} FROM gateway_requests WHERE (time, id) > ($1, $2) ORDER BY time, id LIMIT ${MOVED_AT_ONCE}`,
+      `SELECT ${MOVED_COLUMNS.join(", ")} FROM gateway_requests WHERE (time, id) > ($1, $2) ORDER BY time, id LIMIT ${MOVED_AT_ONCE}`,
       last,
     );
     const end = found.at(-1);
     if (end === undefined) break;
-    const batch = batchOf(found.map((row) => COLUMNS.map((name) => row[name]) as RowValues));
+    const batch = batchOf(
+      found.map((row) => COLUMNS.map((name) => row[name] ?? (name === "details" ? "" : null)) as RowValues),
+    );
     await sql.insertRows(groupRows(batch));
     last = [Number(end.time), String(end.id)];
   }

@@ -83,23 +83,21 @@ function groupText(group: UsageGroup, value: unknown): string {
   return group in TIME_GROUPS ? new Date(Number(value)).toISOString() : String(value);
 }
 
+const camelCase = (name: string): string => name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+
+/** The sums have the names of their columns in camel case, and other units. */
 function sumsOf(row: Readonly<Record<string, unknown>>): UsageSums {
-  const sum = (name: (typeof SUMS)[number]): number => Number(row[name] ?? 0);
+  const {
+    costNano = 0,
+    durationUs = 0,
+    ...sums
+  } = Object.fromEntries(SUMS.map((name) => [camelCase(name), Number(row[name] ?? 0)]));
+  const lastMs = Number(row.last_time ?? 0);
   return {
-    requests: sum("requests"),
-    ok: sum("ok"),
-    rejected: sum("rejected"),
-    failed: sum("failed"),
-    aborted: sum("aborted"),
-    inputTokens: sum("input_tokens"),
-    outputTokens: sum("output_tokens"),
-    cachedTokens: sum("cached_tokens"),
-    cacheWriteTokens: sum("cache_write_tokens"),
-    reasoningTokens: sum("reasoning_tokens"),
-    cost: sum("cost_nano") / 1e9,
-    durationMs: sum("duration_us") / 1000,
-    responseBytes: sum("response_bytes"),
-    lastAt: Number(row.last_time ?? 0) > 0 ? new Date(Number(row.last_time)).toISOString() : null,
+    ...(sums as Omit<UsageSums, "cost" | "durationMs" | "lastAt">),
+    cost: costNano / 1e9,
+    durationMs: durationUs / 1000,
+    lastAt: lastMs > 0 ? new Date(lastMs).toISOString() : null,
   };
 }
 

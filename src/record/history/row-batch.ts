@@ -5,9 +5,9 @@
 import {
   COLUMN_INDEX,
   COLUMNS,
-  type Column,
   IS_NUMBER,
-  OWN_TEXT_COLUMNS,
+  IS_OWN_TEXT,
+  IS_REDACTED,
   type RowValue,
   type RowValues,
   SHARED_COLUMNS,
@@ -27,23 +27,6 @@ export interface RowBatch {
 const FIRST_ROWS = 64;
 const WIDTH = COLUMNS.length;
 
-/** These values come from the client or can quote it. */
-const CLIENT_COLUMNS: readonly Column[] = [
-  "path",
-  "host",
-  "request_id",
-  "subject",
-  "key",
-  "team",
-  "tool",
-  "model",
-  "message",
-];
-
-const IS_REDACTED = COLUMNS.map((name) => CLIENT_COLUMNS.includes(name));
-/** Looking for an earlier copy of these texts would only cost time. */
-const IS_UNIQUE = COLUMNS.map((name) => OWN_TEXT_COLUMNS.includes(name));
-
 export class RowBatchBuilder {
   readonly #redact: (text: string) => string;
   #rows = 0;
@@ -56,7 +39,7 @@ export class RowBatchBuilder {
   #lastTexts: string[] = [];
   #lastNumbers: number[] = [];
 
-  /** `redact` is called for the texts of `CLIENT_COLUMNS`, once per batch for a text that several rows have in common. */
+  /** `redact` is called for `client` texts, once per batch for a text that several rows have in common. */
   constructor(redact: (text: string) => string) {
     this.#redact = redact;
   }
@@ -91,7 +74,8 @@ export class RowBatchBuilder {
   }
 
   #numberOf(text: string, column: number): number {
-    if (IS_UNIQUE[column]) return this.#append(text, column);
+    // Looking for an earlier copy of such a text would only cost time.
+    if (IS_OWN_TEXT[column]) return this.#append(text, column);
     if (this.#lastTexts[column] === text) return this.#lastNumbers[column] as number;
     const numbers = IS_REDACTED[column] ? this.#redacted : this.#plain;
     let number = numbers.get(text);

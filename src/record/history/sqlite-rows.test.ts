@@ -108,6 +108,30 @@ test("a batch that was rolled back is written again", async (t) => {
   assert.deepEqual(await storedRows(engine), [row]);
 });
 
+test("blocks of a version without details are read and merged", async (t) => {
+  const folder = newFolder(t);
+  const engine = await openSqliteEngine(folder, fakeClock());
+  t.after(() => engine.close());
+  await migrate(engine, MIGRATIONS.sqlite.slice(0, 5));
+  const old = aRow({ id: "old", time: NOW });
+  await writeRows(engine, [old]);
+  await engine.transaction((sql) =>
+    sql.all("UPDATE gateway_blocks SET data = CAST(replace(CAST(data AS TEXT), ',\"\"]]', ']]') AS BLOB)"),
+  );
+  await migrate(engine);
+  const rows = [old];
+  for (let i = 0; i < 20; i++) {
+    rows.push(aRow({ id: `new${String(i).padStart(2, "0")}`, time: NOW + 1 + i, details: "{}" }));
+    await writeRows(engine, [rows.at(-1) as RowValues]);
+  }
+  const shown = await engine.reader.all("SELECT details FROM gateway_requests ORDER BY time LIMIT 2");
+  assert.deepEqual(shown, [{ details: "" }, { details: "{}" }]);
+  assert.deepEqual(await storedRows(engine), rows);
+  await expireAll(engine, NOW);
+  assert.ok((await count(engine, "gateway_blocks")) < rows.length);
+  assert.deepEqual(await storedRows(engine), rows);
+});
+
 test("a deleted subject leaves no trace in blocks, and others keep their rows", async (t) => {
   const engine = await open(t);
   const of = (id: string, subject: string, hours: number, path = "/"): RowValues =>
@@ -223,13 +247,15 @@ test("a database of version 3 keeps its rows", async (t) => {
   const rows = Array.from({ length: 2_500 }, (_, i) =>
     aRow({ id: `r${String(i).padStart(4, "0")}`, time: NOW + Math.floor(i / 100), team: `t${i % 2}` }),
   );
-  const names = COLUMNS.join(", ");
+  const old = COLUMNS.slice(0, COLUMN_INDEX.details);
+  const names = old.join(", ");
   await engine.transaction(async (sql) => {
     await sql.all("ALTER TABLE gateway_requests RENAME TO gateway_rows");
     await sql.all("CREATE TABLE gateway_attributes (number INTEGER)");
     await sql.all(`CREATE VIEW gateway_requests AS SELECT ${names} FROM gateway_rows`);
-    const places = COLUMNS.map((_, i) => `$${i + 1}`).join(", ");
-    for (const row of rows) await sql.all(`INSERT INTO gateway_rows (${names}) VALUES (${places})`, row);
+    const places = old.map((_, i) => `$${i + 1}`).join(", ");
+    for (const row of rows)
+      await sql.all(`INSERT INTO gateway_rows (${names}) VALUES (${places})`, row.slice(0, old.length));
   });
   await migrate(engine);
   assert.deepEqual(await storedRows(engine), rows);

@@ -11,6 +11,7 @@ import {
   COLUMN_INDEX,
   COLUMNS,
   type HistoryRow,
+  IS_NUMBER,
   OWN_COLUMNS,
   type RowValue,
   type RowValues,
@@ -37,9 +38,11 @@ const OWN_INDEXES = OWN_COLUMNS.map((name) => COLUMN_INDEX[name]);
 function shownColumn(name: (typeof COLUMNS)[number]): string {
   const own = OWN_COLUMNS.indexOf(name);
   const value =
-    own >= 0
-      ? `json_extract(r.value, '$[${own + 1}]')`
-      : `json_extract(CAST(b.shared AS TEXT), '$[' || json_extract(r.value, '$[0]') || '][${SHARED_COLUMNS.indexOf(name)}]')`;
+    name === "details"
+      ? `COALESCE(json_extract(r.value, '$[${own + 1}]'), '')`
+      : own >= 0
+        ? `json_extract(r.value, '$[${own + 1}]')`
+        : `json_extract(CAST(b.shared AS TEXT), '$[' || json_extract(r.value, '$[0]') || '][${SHARED_COLUMNS.indexOf(name)}]')`;
   return `${value} AS ${name}`;
 }
 
@@ -225,7 +228,8 @@ function rowsOf({ shared, data }: StoredBlock): RowValues[] {
   const groups = parsed(shared);
   return parsed(data).map(([group, ...own]) => {
     const row: RowValue[] = COLUMNS.map(() => null);
-    for (const [i, column] of OWN_INDEXES.entries()) row[column] = own[i] as RowValue;
+    // Blocks of an earlier version have fewer columns.
+    for (const [i, column] of OWN_INDEXES.entries()) row[column] = own[i] ?? (IS_NUMBER[column] ? null : "");
     for (const [i, column] of SHARED_INDEXES.entries())
       row[column] = (groups[group as number] as RowValue[])[i] as RowValue;
     return row;

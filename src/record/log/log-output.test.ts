@@ -1,5 +1,14 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -45,6 +54,51 @@ test("lines that do not fit into memory while the disk is unavailable are counte
   await file.close();
   assert.deepEqual(events, ["dropped 1", "fails", "dropped 1"]);
   assert.equal(file.isWritable, false);
+});
+
+test("lines that wait for the disk are limited in sum, however many attempts fail", async (t) => {
+  const { path, events, files } = setUp(t, 0, 0);
+  const clock = fakeClock();
+  const line = `${"x".repeat(64 * 1024 - 1)}\n`;
+  const lines = 64;
+  let dropped = 0;
+  let written = 0;
+  const write = (count: number): void => {
+    for (let i = 0; i < count; i++) file.write(line);
+    written += count;
+  };
+  const file = openRotatingFile({
+    path,
+    maxBytes: 1_000_000_000,
+    keep: 1,
+    // Lines are also written while each attempt is in progress.
+    clock: {
+      ...clock,
+      after: (ms, callback) =>
+        clock.after(ms, () => {
+          callback();
+          write(lines / 2);
+        }),
+    },
+    dropped: (count) => {
+      dropped += count;
+    },
+    changed: (failure) => void events.push(failure ? "fails" : "works"),
+  });
+  mkdirSync(path);
+  for (let attempt = 0; attempt < 5; attempt++) {
+    write(lines / 2);
+    await clock.advance(1_000);
+    await eventually("the attempt has failed", () => clock.pending() === 1);
+  }
+  assert.deepEqual([written - dropped, events], [lines, ["fails"]]);
+  rmSync(path, { recursive: true });
+  await clock.advance(1_000);
+  await eventually("the lines were written", () => events.length === 2);
+  assert.deepEqual(events, ["fails", "works"]);
+  write(1);
+  await file.close();
+  assert.equal(files()["a.log"]?.length, (lines + 1) * line.length);
 });
 
 const OTHERS: readonly [what: string, action: (path: string) => void, left: Readonly<Record<string, string>>][] = [

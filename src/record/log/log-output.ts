@@ -125,6 +125,7 @@ const MODE = 0o600;
 export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
   const { path, maxBytes, keep, clock } = options;
   let waiting: string[] = [];
+  /** Includes the lines of a write in progress, because they wait again if it fails. */
   let waitingChars = 0;
   let handle: FileHandle | undefined;
   let size = 0;
@@ -180,16 +181,15 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
     const lines = waiting;
     const chars = waitingChars;
     waiting = [];
-    waitingChars = 0;
     try {
       await append(lines.join(""));
+      waitingChars -= chars;
       if (isFailing) options.changed(undefined);
       isFailing = false;
     } catch (error) {
       await handle?.close().catch(() => undefined);
       handle = undefined;
       waiting = [...lines, ...waiting];
-      waitingChars += chars;
       if (!isFailing) options.changed(error as Error);
       isFailing = true;
     }

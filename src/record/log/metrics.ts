@@ -20,11 +20,7 @@ export interface Metrics {
   counter(name: string, help: string, labelNames?: readonly string[]): Family<Counter>;
   histogram(name: string, help: string, buckets: readonly number[], labelNames?: readonly string[]): Family<Histogram>;
   /** The value is read when the metrics are rendered or collected. */
-  gauge(
-    name: string,
-    help: string,
-    read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
-  ): void;
+  gauge(name: string, help: string, read: ReadRows): void;
   /** Registers values by quantile. Prometheus allows the label `quantile` only in summaries, not in gauges. */
   summary(
     name: string,
@@ -36,6 +32,9 @@ export interface Metrics {
   render(): string;
   collect(): MetricFamily[];
 }
+
+type MetricRow = readonly [labels: Record<string, string>, value: number];
+type ReadRows = () => number | Iterable<MetricRow>;
 
 export interface MetricFamily {
   readonly name: string;
@@ -91,18 +90,13 @@ export function createMetrics(): Metrics {
     return made.family;
   }
 
-  function registerRows(
-    name: string,
-    help: string,
-    type: "gauge" | "summary",
-    read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
-  ): void {
-    const rows = (): (readonly [labels: Record<string, string>, value: number])[] => {
-      const value = read();
-      return typeof value === "number" ? [[{}, value]] : [...value];
-    };
+  function registerRows(name: string, help: string, type: MetricFamily["type"], read: ReadRows): void {
     families.set(name, {
-      collect: () => ({ name, help, type, points: rows().map(([labels, value]) => ({ labels, value })) }),
+      collect() {
+        const value = read();
+        const rows: Iterable<MetricRow> = typeof value === "number" ? [[{}, value]] : value;
+        return { name, help, type, points: Array.from(rows, ([labels, value]) => ({ labels, value })) };
+      },
     });
   }
 
@@ -136,11 +130,7 @@ export function createMetrics(): Metrics {
     gauge: (name, help, read) => registerRows(name, help, "gauge", read),
     summary: (name, help, read) => registerRows(name, help, "summary", read),
 
-    total(name, help, read) {
-      families.set(name, {
-        collect: () => ({ name, help, type: "counter", points: [{ labels: {}, value: read() }] }),
-      });
-    },
+    total: (name, help, read) => registerRows(name, help, "counter", read),
 
     render: () => renderFamilies(collect()),
     collect,

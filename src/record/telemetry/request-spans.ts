@@ -19,21 +19,16 @@ import {
 } from "@opentelemetry/semantic-conventions";
 import {
   ATTR_GEN_AI_OPERATION_NAME,
-  ATTR_GEN_AI_PROVIDER_NAME,
-  ATTR_GEN_AI_REQUEST_MODEL,
-  ATTR_GEN_AI_RESPONSE_MODEL,
   ATTR_GEN_AI_TOOL_NAME,
-  ATTR_GEN_AI_USAGE_INPUT_TOKENS,
-  ATTR_GEN_AI_USAGE_OUTPUT_TOKENS,
   ATTR_MCP_METHOD_NAME,
   ATTR_MCP_RESOURCE_URI,
   ATTR_MCP_SESSION_ID,
 } from "@opentelemetry/semantic-conventions/incubating";
 import type { Attempt } from "../../core/attempts.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { LlmAttributes, McpAttributes } from "../../core/request-attributes.ts";
+import type { McpAttributes } from "../../core/request-attributes.ts";
 import { parseAuthority } from "../../http/host.ts";
-import { type FinishedRequest, mcpServer } from "../finished-request.ts";
+import { addLlmFields, type FinishedRequest, mcpServer } from "../finished-request.ts";
 import type { AddedAttributes, SpanAttributes } from "../span-attributes.ts";
 import type { RecordedPhase, RequestSpans } from "../trace/live-records.ts";
 import { type Redaction, redactUrl, shortSessionId } from "../trace/redact.ts";
@@ -170,7 +165,9 @@ function describeCall(
   if (llm !== undefined && exchange.attributes.backend?.protocol === "llm") {
     const model = llm.requestModel ?? llm.responseModel;
     const operation = operationName(exchange.originalPath);
-    addLlm(attributes, llm, exchange.originalPath);
+    attributes[ATTR_GEN_AI_OPERATION_NAME] = operation;
+    addLlmFields(attributes, llm);
+    add(attributes, "gateway.llm.cost_usd", llm.cost);
     return {
       name: model === undefined ? operation : `${operation} ${model}`,
       attributes,
@@ -280,18 +277,6 @@ function targetAttributes(method: string, target: string): Attributes {
     [ATTR_SERVER_ADDRESS]: host,
     ...(port === undefined ? {} : { [ATTR_SERVER_PORT]: port }),
   };
-}
-
-function addLlm(to: Attributes, llm: LlmAttributes, path: string): void {
-  to[ATTR_GEN_AI_OPERATION_NAME] = operationName(path);
-  add(to, ATTR_GEN_AI_PROVIDER_NAME, llm.provider);
-  add(to, ATTR_GEN_AI_REQUEST_MODEL, llm.requestModel);
-  add(to, ATTR_GEN_AI_RESPONSE_MODEL, llm.responseModel);
-  add(to, ATTR_GEN_AI_USAGE_INPUT_TOKENS, llm.inputTokens);
-  add(to, ATTR_GEN_AI_USAGE_OUTPUT_TOKENS, llm.outputTokens);
-  add(to, "gen_ai.usage.cache_read.input_tokens", llm.cachedInputTokens);
-  add(to, "gen_ai.usage.cache_creation.input_tokens", llm.cacheCreationInputTokens);
-  add(to, "gateway.llm.cost_usd", llm.cost);
 }
 
 function operationName(path: string): string {

@@ -146,6 +146,11 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
     says: "Policy `cors` of route `tools` answered the request (204).",
   },
   {
+    name: "a backend that called no server",
+    changes: { answeredBy: "gateway", upstreamMs: null },
+    says: "The gateway responded with 200, and sent no request to backend `tools/backend0`.",
+  },
+  {
     name: "a client that left",
     changes: { end: "aborted", durationMs: 25_000 },
     says: "The client disconnected after 25.0 s, 512 bytes into the response.",

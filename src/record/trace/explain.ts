@@ -130,8 +130,12 @@ function checked({ rules = [] }: RequestRecord): string[] {
   });
 }
 
-function answer({ answeredBy, backend, status, upstreamMs, failure }: RequestRecord): string[] {
-  if (answeredBy !== "upstream" || failure !== undefined) return [];
+function answer({ answeredBy, backend, status, upstreamMs, failure, steps }: RequestRecord): string[] {
+  if (answeredBy === null || failure !== undefined) return [];
+  if (answeredBy === "gateway") {
+    const isOwn = backend !== null && upstreamMs === null && !steps.some(({ verdict }) => verdict === "answered");
+    return isOwn ? [`The gateway responded with ${status}, and sent no request to backend \`${backend}\`.`] : [];
+  }
   const after = upstreamMs === null ? "" : ` after ${durationText(upstreamMs)}`;
   return [`Backend \`${backend ?? "?"}\` responded with ${status ?? "nothing"}${after}.`];
 }

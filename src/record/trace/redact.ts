@@ -137,14 +137,17 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
 }
 
 export function redactQuery(query: string, alsoHidden: readonly string[] = []): string {
-  if (query === "") return query;
-  return query
+  return redactPairs(query, (name) => isSensitiveName(name, "query") || alsoHidden.includes(name));
+}
+
+/** Redacts a query or a form. */
+function redactPairs(text: string, isSecret: (name: string) => boolean): string {
+  if (text === "") return text;
+  return text
     .split("&")
     .map((part) => {
       const written = part.split("=", 1)[0] ?? "";
-      if (written.length === part.length) return part;
-      const name = decodeSafely(written);
-      return isSensitiveName(name, "query") || alsoHidden.includes(name) ? `${written}=${REDACTED}` : part;
+      return written.length < part.length && isSecret(decodeSafely(written)) ? `${written}=${REDACTED}` : part;
     })
     .join("&");
 }
@@ -391,24 +394,16 @@ const OAUTH_FIELDS: ReadonlySet<string> = new Set([
 /** Hides OAuth credentials in a form, in JSON, or in an event stream. */
 export function redactBody(bytes: Buffer, contentType: string | undefined): Buffer {
   const type = contentType?.toLowerCase() ?? "";
-  if (type.startsWith("application/x-www-form-urlencoded")) return Buffer.from(redactForm(bytes.toString("latin1")));
+  if (type.startsWith("application/x-www-form-urlencoded"))
+    return Buffer.from(redactPairs(bytes.toString("latin1"), (name) => FORM_FIELDS.has(name.toLowerCase())));
   if (!/json|event-stream|^$/.test(type)) return bytes;
   const text = bytes.toString("latin1");
   const shown = redactMembers(text, (name) => OAUTH_FIELDS.has(name.toLowerCase()));
   return shown === text ? bytes : Buffer.from(shown, "latin1");
 }
 
-function redactForm(form: string): string {
-  return form
-    .split("&")
-    .map((part) => {
-      const written = part.split("=", 1)[0] ?? "";
-      const name = decodeSafely(written).toLowerCase();
-      // `code` is a credential in a form (RFC 6749 section 4.1.3) and an ordinary word in JSON.
-      return OAUTH_FIELDS.has(name) || name === "code" ? `${written}=${REDACTED}` : part;
-    })
-    .join("&");
-}
+/** `code` is a credential in a form (RFC 6749 section 4.1.3) and an ordinary word in JSON. */
+const FORM_FIELDS: ReadonlySet<string> = new Set([...OAUTH_FIELDS, "code"]);
 
 /** JSON inside strings is searched to this depth. */
 const NESTED_JSON_DEPTH = 3;

@@ -3,7 +3,7 @@
  * interface take counts, rates, shares, and percentiles from here.
  */
 
-export interface TrafficNumbers {
+export interface TrafficSums {
   readonly requests: number;
   /** `failed`, `rejected`, and `aborted` count the results of `resultOf`. */
   readonly failed: number;
@@ -13,27 +13,16 @@ export interface TrafficNumbers {
   readonly mcpCalls: number;
   readonly tokens: number;
   readonly cost: number;
-  /** Percentiles of the duration, within 5%. They are null if there were no requests. */
-  readonly p50Ms: number | null;
-  readonly p95Ms: number | null;
-  readonly p99Ms: number | null;
   /** The number of a bin of durations, then the requests in this bin and in the following ones. Empty without requests. */
   readonly durations: readonly number[];
 }
 
-export const NO_TRAFFIC: TrafficNumbers = {
-  requests: 0,
-  failed: 0,
-  rejected: 0,
-  aborted: 0,
-  mcpCalls: 0,
-  tokens: 0,
-  cost: 0,
-  p50Ms: null,
-  p95Ms: null,
-  p99Ms: null,
-  durations: [],
-};
+export interface TrafficNumbers extends TrafficSums {
+  /** Percentiles of the duration, within 5%. They are null if there were no requests. */
+  readonly p50Ms: number | null;
+  readonly p95Ms: number | null;
+  readonly p99Ms: number | null;
+}
 
 export interface HistoryPoint extends TrafficNumbers {
   /** The slot starts at this time, in milliseconds since the epoch. */
@@ -106,7 +95,7 @@ function percentile(durations: readonly number[], requests: number, share: numbe
   return null;
 }
 
-export function sumOfTraffic(parts: readonly Omit<TrafficNumbers, "p50Ms" | "p95Ms" | "p99Ms">[]): TrafficNumbers {
+export function sumOfTraffic(parts: readonly TrafficSums[]): TrafficNumbers {
   const sum = { requests: 0, failed: 0, rejected: 0, aborted: 0, mcpCalls: 0, tokens: 0, cost: 0 };
   let first = DURATION_BINS;
   let last = -1;
@@ -130,6 +119,8 @@ export function sumOfTraffic(parts: readonly Omit<TrafficNumbers, "p50Ms" | "p95
     durations,
   };
 }
+
+export const NO_TRAFFIC = sumOfTraffic([]);
 
 export function perSecond({ requests }: { readonly requests: number }, windowSeconds: number): number {
   return windowSeconds > 0 ? requests / windowSeconds : 0;

@@ -41,7 +41,7 @@ export interface Sent {
   readonly clientMs: number;
 }
 
-export function configOf(servers: Servers, config: object): object {
+export function configOf(servers: Servers, config: object, port = 0): object {
   const provider = (name: "first" | "second", model?: string): object => ({
     name,
     provider: { openAICompatible: { name, baseUrl: `http://${servers[name]}/v1`, ...(model ? { model } : {}) } },
@@ -64,7 +64,7 @@ export function configOf(servers: Servers, config: object): object {
   const shared = { name: "shared", cost: 1000, per: "month" };
   return {
     config,
-    gateways: { default: { port: 0, address: "127.0.0.1", policies: { budgets: { limits: [shared] } } } },
+    gateways: { default: { port, address: "127.0.0.1", policies: { budgets: { limits: [shared] } } } },
     routes: [
       route("plain", { retry: { attempts: 1, backoff: "1ms", codes: [503] } }, [host]),
       route("slow", { timeout: { backendRequestTimeout: "30ms" } }, [host]),
@@ -135,6 +135,8 @@ export interface Run {
   readonly random: Random;
   readonly user: User;
   readonly generator: Generator;
+  /** The URL of the replica. */
+  readonly url: string;
   call(call: Call): Promise<Reply>;
 }
 
@@ -142,15 +144,15 @@ export class Generator {
   readonly sent: Sent[] = [];
   readonly failures: string[] = [];
   readonly servers: Servers;
-  readonly #url: string;
+  readonly #urls: readonly string[];
   readonly #random: Random;
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 16 });
-  readonly #uses = new Map<string, number>();
+  readonly #uses = new Map<string, { readonly count: number; readonly last: Promise<Result> }>();
   readonly #cached = new Map<User, Plan>();
   readonly #sessions = new Map<User, string>();
 
-  constructor(url: string, servers: Servers, random: Random) {
-    this.#url = url;
+  constructor(urls: readonly string[], servers: Servers, random: Random) {
+    this.#urls = urls;
     this.servers = servers;
     this.#random = random;
   }
@@ -159,21 +161,48 @@ export class Generator {
   async send(count: number, parallel: number): Promise<void> {
     for (const user of USERS) await this.#one("mcpOpen", openSession(user), user);
     for (const user of USERS) await this.#one("mcpOpened", sessionOpened, user);
+    await this.sendMore(count - this.sent.length, parallel);
+  }
+
+  async sendMore(count: number, parallel: number): Promise<void> {
     const kinds = Object.entries(KINDS);
-    const pending = Array.from({ length: count - this.sent.length }, (_, i) => kinds[i] ?? this.#random.pick(kinds));
+    const pending = Array.from({ length: count }, (_, i) => kinds[i] ?? this.#random.pick(kinds));
     const worker = async (): Promise<void> => {
       for (let next = pending.shift(); next !== undefined; next = pending.shift())
         await this.#one(next[0], next[1], this.#random.pick(USERS));
     };
     await Promise.all(Array.from({ length: parallel }, worker));
+  }
+
+  /** Starts a request of each kind that a server never completes. Resolves when the servers have received them. */
+  async startOpen(url: string): Promise<{ readonly ids: readonly string[]; readonly ended: Promise<unknown> }> {
+    const ids: string[] = [];
+    const ended: Promise<unknown>[] = [];
+    for (const user of USERS)
+      for (const callFor of Object.values(OPEN_CALLS)) {
+        const id = `open-${ids.length}-${this.#random.int(1e9)}`;
+        ids.push(id);
+        ended.push(this.#call(url, id, callFor(id, user, this)).catch(() => undefined));
+      }
+    await Promise.all(ids.map((id) => this.servers.arrived(id)));
+    return { ids, ended: Promise.all(ended) };
+  }
+
+  close(): void {
     this.#agent.destroy();
   }
 
-  /** Returns how often this was called with the name before. */
-  used(name: string): number {
-    const uses = this.#uses.get(name) ?? 0;
-    this.#uses.set(name, uses + 1);
-    return uses;
+  /** Runs the calls of a limit one after another, so that their order is known. `call` gets the number of earlier ones. */
+  inTurn(limit: string, call: (earlier: number) => Promise<Result>): Promise<Result> {
+    const { count, last } = this.#uses.get(limit) ?? { count: 0, last: undefined };
+    const result = Promise.resolve(last).then(() => call(count));
+    this.#uses.set(limit, { count: count + 1, last: result });
+    return result;
+  }
+
+  /** For a replica that started again. */
+  forgetLimits(url: string): void {
+    for (const name of this.#uses.keys()) if (name.endsWith(` ${url}`)) this.#uses.delete(name);
   }
 
   takeCached(user: User): Plan | undefined {
@@ -198,13 +227,15 @@ export class Generator {
     const id = `v-${this.sent.length + this.failures.length}-${this.#random.int(1e9)}`;
     let clientMs = 0;
     let status: number | null = null;
+    const url = this.#random.pick(this.#urls);
     const result = await run({
       id,
+      url,
       random: this.#random,
       user,
       generator: this,
       call: async (call) => {
-        const reply = await this.#call(id, call);
+        const reply = await this.#call(url, id, call);
         clientMs = reply.ms;
         status = reply.status;
         return reply;
@@ -214,12 +245,12 @@ export class Generator {
     this.sent.push({ id, kind, clientMs, ...result });
   }
 
-  #call(id: string, { path, headers = {}, body, leave }: Call): Promise<Reply> {
+  #call(url: string, id: string, { path, headers = {}, body, leave }: Call): Promise<Reply> {
     const startedMs = performance.now();
     return new Promise((resolve, reject) => {
       const done = (status: number | null, text: string): void =>
         resolve({ status, text, ms: performance.now() - startedMs });
-      const request = httpRequest(`${this.#url}${path}`, {
+      const request = httpRequest(`${url}${path}`, {
         agent: leave === undefined ? this.#agent : false,
         method: body === undefined ? "GET" : "POST",
         headers: {
@@ -267,12 +298,13 @@ const plain =
     return { route, status, outcome, ...(attempts === undefined ? {} : { attempts }) };
   };
 
-/** The first calls of the route are admitted. */
-const limited: Kind = async ({ id, call, generator }) => {
-  const isAdmitted = generator.used("limited") < LIMITED;
-  await call({ path: `/limited/x?id=${id}` });
-  return { route: "limited", status: isAdmitted ? 200 : 429, outcome: isAdmitted ? "ok" : "rejected" };
-};
+/** Each replica admits the first calls of the route. */
+const limited: Kind = ({ id, url, call, generator }) =>
+  generator.inTurn(`limited ${url}`, async (earlier) => {
+    await call({ path: `/limited/x?id=${id}` });
+    const isAdmitted = earlier < LIMITED;
+    return { route: "limited", status: isAdmitted ? 200 : 429, outcome: isAdmitted ? "ok" : "rejected" };
+  });
 
 const bearer = (user: User): Record<string, string> => ({ authorization: `Bearer ${keyOf(user)}` });
 
@@ -308,15 +340,14 @@ const chat =
       ...(second === undefined ? {} : { second }),
       ...(text === undefined ? {} : { text }),
     };
-    const content = JSON.stringify(plan);
     const model = chatOptions.model ?? "alpha";
     await call({
       path: `/${route}/v1/${endpoint ?? "chat/completions"}`,
       headers: chatOptions.withoutKey === true ? {} : bearer(user),
       body:
         endpoint === undefined
-          ? { model, messages: [{ role: "user", content }], ...(stream === true ? { stream } : {}) }
-          : { model, input: content },
+          ? { ...chatBody(model, plan), ...(stream === true ? { stream } : {}) }
+          : { model, input: JSON.stringify(plan) },
       leave: chatOptions.leave,
     });
     const served = chatOptions.served ?? "alpha";
@@ -335,13 +366,15 @@ const chat =
     };
   };
 
-/** The first call uses up the limit. */
+/** The first call uses up the limit, which is one of each replica or of all. */
 const exhausted =
-  (route: string): Kind =>
-  async (run) =>
-    run.generator.used(route) === 0
-      ? chat({ route })(run)
-      : chat({ route, status: 429, outcome: "rejected", tokens: "none", served: "none" })(run);
+  (route: string, isShared: boolean): Kind =>
+  (run) =>
+    run.generator.inTurn(isShared ? route : `${route} ${run.url}`, (earlier) =>
+      earlier === 0
+        ? chat({ route })(run)
+        : chat({ route, status: 429, outcome: "rejected", tokens: "none", served: "none" })(run),
+    );
 
 /** Each answer that was stored is asked for once more. */
 const cached: Kind = async (run) => {
@@ -351,7 +384,7 @@ const cached: Kind = async (run) => {
   await run.call({
     path: "/llm-cached/v1/chat/completions",
     headers: bearer(user),
-    body: { model: "alpha", messages: [{ role: "user", content: JSON.stringify(plan) }] },
+    body: chatBody("alpha", plan),
   });
   if (known === undefined) generator.keepCached(user, plan);
   const tokens: readonly [number, number] = known === undefined ? [plan.input, plan.output] : [0, 0];
@@ -363,11 +396,10 @@ const tool =
   (name: string, outcome: Sent["outcome"], status: number | null = 200, leave?: "head"): Kind =>
   async ({ id, user, call, random, generator }) => {
     const server = leave === undefined ? random.pick(["remote", "local"]) : "remote";
-    const params = { name: `${server}_${name}`, arguments: { id } };
     await call({
       path: "/tools",
       headers: mcpHeaders(user, generator.session(user)),
-      body: { jsonrpc: "2.0", id: 1, method: "tools/call", params },
+      body: toolCall(`${server}_${name}`, id),
       leave,
     });
     return { route: "tools", status, outcome, user, tool: `${server}/${name}` };
@@ -406,6 +438,33 @@ const sessionOpened: Kind = async ({ user, call, generator }) => {
   });
   return { route: "tools", status: 202, outcome: "ok", user };
 };
+
+const OPEN_CALLS: Readonly<Record<string, (id: string, user: User, generator: Generator) => Call>> = {
+  plain: (id) => ({ path: `/plain/x?id=${id}&do=hang` }),
+  chat: (id, user) => ({
+    path: "/llm/v1/chat/completions",
+    headers: bearer(user),
+    body: chatBody("alpha", { id, input: 1, output: 1, first: "hang" }),
+  }),
+  stream: (id, user) => ({
+    path: "/llm/v1/chat/completions",
+    headers: bearer(user),
+    body: { ...chatBody("alpha", { id, input: 1, output: 1, first: "endless" }), stream: true },
+  }),
+  tool: (id, user, generator) => ({
+    path: "/tools",
+    headers: mcpHeaders(user, generator.session(user)),
+    body: toolCall("remote_wait", id),
+  }),
+};
+
+function chatBody(model: string, plan: Plan): object {
+  return { model, messages: [{ role: "user", content: JSON.stringify(plan) }] };
+}
+
+function toolCall(name: string, id: string): object {
+  return { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: { id } } };
+}
 
 const NO_TOKENS = { tokens: "none", served: "none" } as const;
 
@@ -457,6 +516,6 @@ export const KINDS: Readonly<Record<string, Kind>> = {
   chatAnswerGuarded: chat({ text: "forbidden-answer", status: 403, outcome: "rejected" }),
   chatAnswerGuardedStream: chat({ text: "forbidden-answer", stream: true, outcome: "rejected", tokens: "unknown" }),
   chatCached: cached,
-  chatCapped: exhausted("llm-capped"),
-  chatPoor: exhausted("llm-poor"),
+  chatCapped: exhausted("llm-capped", false),
+  chatPoor: exhausted("llm-poor", true),
 };
