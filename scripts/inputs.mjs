@@ -65,7 +65,7 @@ function size(limit) {
 }
 
 function count(limit) {
-  return limit === undefined ? "" : limit.toLocaleString("en-US");
+  return limit === undefined || limit === Number.POSITIVE_INFINITY ? "" : limit.toLocaleString("en-US");
 }
 
 /** Bundles the list and the measurement, calls `use` with their folder, and removes it. */

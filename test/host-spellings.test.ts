@@ -10,7 +10,7 @@ import { publicOrigin } from "../src/core/public-origin.ts";
 import { canonicalOrigin, createHostTable, hostOf, isLoopbackHost } from "../src/http/host.ts";
 import { readRequestHead } from "../src/http/request-head.ts";
 import { foreignOrigin } from "../src/identity/login/browser-flow.ts";
-import { guardOrigin, trustedHosts } from "../src/mcp/client-side/origin-guard.ts";
+import { guardOrigin, trustedHosts } from "../src/mcp/client-side/http-request.ts";
 import { createRouteTable, rejectMisdirected } from "../src/pipeline/route/match-route.ts";
 import { compileOrigins } from "../src/policies/cors/policy.ts";
 import { csrf } from "../src/policies/csrf/policy.ts";

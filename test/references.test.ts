@@ -91,6 +91,18 @@ test("every relative import of a script resolves", () => {
   assert.deepEqual(broken, []);
 });
 
+test("the text that a fault or a mutation replaces occurs once in its file", async () => {
+  const { FAULTS } = await import(join(root, "test/inputs/faults.mjs"));
+  const { MUTATIONS } = await import(join(root, "test/simulation/mutations.mjs"));
+  const replaced: { name: string; file: string; find: string }[] = [...FAULTS, ...MUTATIONS];
+  assert.ok(replaced.length > 80, "the faults and mutations were found");
+  const stale = replaced.filter(({ file, find }) => readFileSync(join(root, file), "utf8").split(find).length !== 2);
+  assert.deepEqual(
+    stale.map(({ name }) => name),
+    [],
+  );
+});
+
 const repository: Repository = {
   paths: ["docs/adr/0003-http1-connections.md", "docs/mcp.md", "src/core/errors.ts", "README.md"],
   sections: new Set(["2.1", "8"]),

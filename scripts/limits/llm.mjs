@@ -184,7 +184,7 @@ export const LLM_LIMITS = {
       "a response of AWS's credential endpoints",
       "503 `provider_credential_unavailable`",
     ],
-    ["MAX_LABELED_MODELS", "llm/usage/llm-metrics.ts", "models of a provider with metrics of their own", "`other`"],
-    ["MAX_KNOWN_SERIES", "llm/usage/llm-metrics.ts", "series that are kept at hand", "slower, still counted"],
+    ["MAX_LABELED_MODELS", "llm/calls/settlement.ts", "models of a provider with metrics of their own", "`other`"],
+    ["MAX_KNOWN_SERIES", "llm/calls/settlement.ts", "series that are kept at hand", "slower, still counted"],
   ],
 };

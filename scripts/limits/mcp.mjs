@@ -135,6 +135,7 @@ export const MCP_LIMITS = {
       "values and names of a definition where `toolsLock` is set",
       "the tool is withheld",
     ],
+    ["mcp-server/about", "bytes", "a response to `initialize`", "the server counts as not initialized"],
     [
       "mcp-server/about",
       "items",
@@ -308,9 +309,9 @@ export const MCP_LIMITS = {
       "GET requests open at one event stream of a session",
       "one that is 30 s old is closed, else 409",
     ],
-    ["MAX_EVENTS", "mcp/session/event-log.ts", "events kept for a client that resumes", "the oldest is dropped"],
-    ["MAX_BYTES", "mcp/session/event-log.ts", "their size", "the oldest is dropped"],
-    ["KEPT_MS", "mcp/session/event-log.ts", "their age", "dropped"],
+    ["MAX_EVENTS", "mcp/session/event-stream.ts", "events kept for a client that resumes", "the oldest is dropped"],
+    ["MAX_BYTES", "mcp/session/event-stream.ts", "their size", "the oldest is dropped"],
+    ["KEPT_MS", "mcp/session/event-stream.ts", "their age", "dropped"],
     [
       "MAX_SUSPENDED",
       "mcp/server-side/modern-client-bridge.ts",

@@ -91,9 +91,9 @@ export const POLICY_LIMITS = {
       "the part of a chunk that is read to estimate a running stream",
       "the end of the response corrects it",
     ],
-    ["MAX_SHOWN", "llm/budgets/budget-view.ts", "keys of a budget in `/debug/budgets`", "only the count is complete"],
-    ["MAX_FOUND", "llm/budgets/budget-view.ts", "keys that `?key=` finds", "the rest is omitted"],
-    ["MAX_LOOK_MS", "llm/budgets/budget-view.ts", "how long a shared Redis is looked through", "the rest is omitted"],
+    ["MAX_SHOWN", "llm/budgets/budget.ts", "keys of a budget in `/debug/budgets`", "only the count is complete"],
+    ["MAX_FOUND", "llm/budgets/budget.ts", "keys that `?key=` finds", "the rest is omitted"],
+    ["MAX_LOOK_MS", "llm/budgets/budget.ts", "how long a shared Redis is looked through", "the rest is omitted"],
     ["MAX_AMOUNT", "llm/usage/usage.ts", "the charge of one response", "the limit counts"],
     [
       "MAX_RESPONSE_BYTES",

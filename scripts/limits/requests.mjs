@@ -304,13 +304,13 @@ export const REQUEST_LIMITS = {
     ],
     [
       "MAX_LLM_BODY_BYTES",
-      "pipeline/phases/llm-sight.ts",
+      "pipeline/phases/before-call.ts",
       "a request body under a token limit on a plain backend",
       "413 `body_too_large`",
     ],
     [
       "MAX_FAILURES",
-      "pipeline/phases/failures.ts",
+      "pipeline/phases/delivery.ts",
       "failures while one request is handled",
       "the connection is closed",
     ],

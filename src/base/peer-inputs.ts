@@ -69,6 +69,13 @@ export type Account =
   | "stream"
   | `fixed: ${string}`;
 
+/**
+ * The parser takes seconds for some MiB of open brackets, so every JSON input has a limit of levels. Texts that are part
+ * of a message with a limit of its own, and texts that are only scanned, state that they have none.
+ */
+const JSON_DEPTH = 1_000;
+const NO_DEPTH = Number.POSITIVE_INFINITY;
+
 let createInput: <R extends Reader>(id: string, reader: R, limits: InputLimits, account: Account) => PeerInput<R>;
 
 export class PeerInput<R extends Reader = Reader> {
@@ -94,11 +101,11 @@ export class PeerInput<R extends Reader = Reader> {
   private constructor(id: string, reader: R, limits: InputLimits, account: Account) {
     this.id = id;
     this.reader = reader;
-    this.limits = limits;
+    this.limits = reader === "JSON" && limits.depth === undefined ? { ...limits, depth: JSON_DEPTH } : limits;
     this.account = account;
     this.maxBytes = ceilingOf(limits.bytes);
     this.maxItems = ceilingOf(limits.items);
-    this.maxDepth = ceilingOf(limits.depth);
+    this.maxDepth = ceilingOf(this.limits.depth);
     this.maxOpen = ceilingOf(limits.open);
     this.maxRatio = ceilingOf(limits.ratio);
     this.#peer = id.slice(0, id.indexOf("/"));
@@ -199,7 +206,7 @@ const TABLE = {
   "client/registration": ["JSON", { bytes: 64 * KIB, depth: 16 }, "body pool"],
   "client/metadata-document": ["JSON", { bytes: 64 * KIB }, "fixed: 256 documents"],
   "client/mcp-message": ["JSON", { bytes: MAX_REQUEST, items: 60_000, depth: 64 }, "body pool"],
-  "client/mcp-part": ["JSON", { bytes: MAX_REQUEST }, PART_OF_MESSAGE],
+  "client/mcp-part": ["JSON", { bytes: MAX_REQUEST, items: 60_000, depth: 64 }, PART_OF_MESSAGE],
   "client/mcp-session-id": ["compressed", { bytes: 256 * KIB, ratio: RATIO }, ONE_EXCHANGE],
   "client/mcp-cursor": ["JSON", { bytes: MIB }, ONE_EXCHANGE],
   "client/mcp-event-id": ["JSON", { bytes: KIB }, ONE_EXCHANGE],
@@ -207,7 +214,7 @@ const TABLE = {
   "client/llm-request": ["JSON", { bytes: MAX_LLM_BODY, depth: 128 }, "body pool"],
   "client/llm-request-tree": ["JSON", { bytes: MAX_LLM_TREE, items: 60_000, depth: 128 }, "body pool"],
   "client/llm-option": ["JSON", { bytes: 64 * KIB }, PART_OF_MESSAGE],
-  "client/charged-body": ["JSON", { bytes: MAX_LLM_BODY }, "body pool"],
+  "client/charged-body": ["JSON", { bytes: MAX_LLM_BODY, depth: NO_DEPTH }, "body pool"],
   "client/llm-form": ["multipart", { bytes: MAX_LLM_BODY, items: 256 }, "body pool"],
   "client/llm-tool-arguments": ["JSON", { bytes: MAX_LLM_TREE, items: 60_000, depth: 128 }, "body pool"],
   "client/llm-tool-result": ["JSON", { bytes: MAX_LLM_TREE, items: 60_000, depth: 128 }, "body pool"],
@@ -229,18 +236,18 @@ const TABLE = {
   "mcp-server/http-response": ["JSON", { bytes: MAX_MESSAGE, depth: 256, open: 200_000 }, "message pool"],
   "mcp-server/event-stream": ["event stream", { bytes: MAX_MESSAGE }, "message pool"],
   "mcp-server/event": ["JSON", { bytes: MAX_MESSAGE, depth: 256, open: 200_000 }, "message pool"],
-  "mcp-server/error": ["JSON", { bytes: 256 * KIB }, PART_OF_MESSAGE],
-  "mcp-server/about": ["JSON", { bytes: MAX_MESSAGE, items: 20_000 }, PART_OF_MESSAGE],
-  "mcp-server/part": ["JSON", { bytes: MAX_MESSAGE }, PART_OF_MESSAGE],
+  "mcp-server/error": ["JSON", { bytes: 256 * KIB, depth: NO_DEPTH }, PART_OF_MESSAGE],
+  "mcp-server/about": ["JSON", { bytes: MIB, items: 20_000, depth: NO_DEPTH }, PART_OF_MESSAGE],
+  "mcp-server/part": ["JSON", { bytes: MAX_MESSAGE, depth: NO_DEPTH }, PART_OF_MESSAGE],
   "mcp-server/tool": ["JSON", { bytes: MIB, depth: 256 }, PART_OF_MESSAGE],
-  "mcp-server/locked-tool": ["JSON", { bytes: MAX_MESSAGE, items: 20_000 }, PART_OF_MESSAGE],
-  "mcp-server/tool-list": ["JSON", { bytes: MAX_MESSAGE }, "message pool"],
+  "mcp-server/locked-tool": ["JSON", { bytes: MAX_MESSAGE, items: 20_000, depth: NO_DEPTH }, PART_OF_MESSAGE],
+  "mcp-server/tool-list": ["JSON", { bytes: MAX_MESSAGE, depth: NO_DEPTH }, "message pool"],
   "mcp-server/guarded-text": ["regular expression", { bytes: 2 * MIB }, "message pool"],
   "mcp-server/challenge": ["HTTP head", { bytes: 4 * KIB }, ONE_EXCHANGE],
   "mcp-server/login-metadata": ["JSON", { bytes: 256 * KIB, items: 50_000 }, ONE_SERVICE_CALL],
   "mcp-server/login-token": ["JSON", { bytes: 256 * KIB, items: 50_000 }, ONE_SERVICE_CALL],
 
-  "openapi-server/description": ["JSON", { bytes: 16 * MIB }, ONE_SERVICE_CALL],
+  "openapi-server/description": ["JSON", { bytes: 16 * MIB, depth: 256 }, ONE_SERVICE_CALL],
   "openapi-server/yaml-description": [
     "YAML",
     { bytes: MIB, items: 500_000, depth: 256 },
@@ -255,11 +262,11 @@ const TABLE = {
   "llm-provider/response": ["JSON", { bytes: 16 * MIB, depth: 256 }, "stream"],
   "llm-provider/guarded-response": ["JSON", { bytes: 4 * MIB, depth: 256 }, "stream"],
   "llm-provider/event-stream": ["event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
-  "llm-provider/bedrock-stream": ["AWS event stream", { bytes: 2 * MIB, open: 1_000 }, "stream"],
+  "llm-provider/bedrock-stream": ["AWS event stream", { bytes: 2 * MIB, items: 1_000, open: 1_000 }, "stream"],
   "llm-provider/stream-event": ["JSON", { bytes: 2 * MIB, items: 40_000 }, "stream"],
   "llm-provider/usage": ["JSON", { bytes: 64 * KIB }, ONE_EXCHANGE],
-  "llm-provider/error": ["JSON", { bytes: 16 * MIB, depth: 256 }, "stream"],
-  "llm-provider/token-count": ["JSON", { bytes: 16 * MIB, depth: 256 }, "stream"],
+  "llm-provider/error": ["JSON", { bytes: MIB, items: 40_000, depth: 256 }, "stream"],
+  "llm-provider/token-count": ["JSON", { bytes: MIB, items: 40_000, depth: 256 }, "stream"],
   "llm-provider/tool-arguments": ["JSON", { bytes: MAX_LLM_TREE, items: 60_000, depth: 128 }, "stream"],
   "llm-provider/recorded-content": ["JSON", { bytes: 4 * MIB, items: 100_000 }, ONE_EXCHANGE],
   "llm-provider/models": ["JSON", { bytes: 4 * MIB, depth: 256 }, ONE_PROVIDER],
@@ -297,6 +304,7 @@ const TABLE = {
   "store/traffic-history": ["JSON", { bytes: MIB }, "fixed: read once at the start"],
   "postgres/row": ["PostgreSQL", { bytes: MIB }, "history"],
   "history/charges": ["JSON", { bytes: MIB }, "history"],
+  "history/details": ["JSON", { bytes: MIB }, "history"],
   "history/packed-rows": ["JSON", { bytes: 64 * MIB }, "history"],
   "history/row": ["JSON", { bytes: 64 * MIB }, "history"],
   "file/history-database": ["SQLite", { bytes: MIB }, "history"],
@@ -366,10 +374,10 @@ const TABLE = {
   "gateway/trace": ["lines", { bytes: 64 * MIB }, COMMAND],
   "gateway/trace-event": ["JSON", { bytes: 64 * MIB }, COMMAND],
   "gateway/resource-metadata": ["JSON", { bytes: MIB }, COMMAND],
-  "gateway/mcp-message": ["JSON", { bytes: MAX_MESSAGE }, "message pool"],
-  "gateway/redacted-value": ["JSON", { bytes: 64 * MIB }, ONE_EXCHANGE],
-  "gateway/kept-trace": ["JSON", { bytes: 64 * MIB }, ONE_EXCHANGE],
-  "gateway/recorded-attributes": ["JSON", { bytes: 16 * MIB }, "history"],
+  "gateway/mcp-message": ["JSON", { bytes: MAX_MESSAGE, depth: NO_DEPTH }, "message pool"],
+  "gateway/redacted-value": ["JSON", { bytes: 64 * MIB, depth: NO_DEPTH }, ONE_EXCHANGE],
+  "gateway/kept-trace": ["JSON", { bytes: 64 * MIB, depth: NO_DEPTH }, ONE_EXCHANGE],
+  "gateway/recorded-attributes": ["JSON", { bytes: 16 * MIB, depth: NO_DEPTH }, "history"],
 } as const satisfies Readonly<Record<string, Entry>>;
 
 export type InputId = keyof typeof TABLE;

@@ -45,7 +45,7 @@ export function requestSubject({ jwt, apiKey, basicAuth }: RequestAttributes): s
 
 const NOTHING: Readonly<Record<string, unknown>> = {};
 
-function stringOrUndefined(value: unknown): string | undefined {
+export function stringOrUndefined(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 

@@ -161,13 +161,17 @@ test("[L1] a list that counts as safe has no line that could end early, after an
       // Mostly valid values, because one invalid value makes the list unsafe permanently.
       const name = NAMES[random(random(4) === 0 ? NAMES.length : 3)] as string;
       const value = VALUES[random(random(4) === 0 ? VALUES.length : 4)] as string;
-      const act = random(6);
+      const act = random(7);
       if (act === 0) list.add(name, value);
       else if (act === 1) list.set(name, value);
       else if (act === 2) list.delete(name);
       else if (act === 3) list.removeHopByHop();
       else if (act === 4) list = list.clone();
-      else list = HeaderList.of({ [name]: value });
+      else if (act === 5) {
+        const other = new HeaderList();
+        other.add(name, value);
+        list.addFrom(other, 0);
+      } else list = HeaderList.of({ [name]: value });
     }
     const isValid = list.pairs.every((text, i) => (i % 2 === 0 ? isHeaderName(text) : isHeaderValue(text)));
     if (list.isSafe) assert.ok(isValid, JSON.stringify(list.pairs));

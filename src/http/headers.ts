@@ -91,6 +91,14 @@ export class HeaderList {
     this.#pairs.push(name, value);
   }
 
+  /** Adds the line at this index of the pairs of another list, which need not be checked again if that list is safe. */
+  addFrom(list: HeaderList, at: number): void {
+    const name = list.pairs[at] as string;
+    const value = list.pairs[at + 1] as string;
+    if (list.isSafe) this.#pairs.push(name, value);
+    else this.add(name, value);
+  }
+
   /**
    * Replaces all lines that a server may treat as this header (`isSameHeader`) with a single line, so that no other
    * spelling can override the value.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { InputError, peerInput } from "../base/peer-inputs.ts";
 import { finish } from "../base/sliced-work.ts";
-import { exceededLimit, exceededLimitInSteps, MAX_NUMBER_CHARS } from "./parse-cost.ts";
+import { countWithin, exceededLimit, exceededLimitInSteps, MAX_NUMBER_CHARS } from "./parse-cost.ts";
 import { readJson } from "./read-json.ts";
 
 /** The largest limit that the text still exceeds. */
@@ -51,3 +51,9 @@ for (const [name, text, isTooLong] of numbers)
       );
     else assert.doesNotThrow(() => readJson(input, text));
   });
+
+test("one pass counts the tokens up to the limits", () => {
+  for (const [text, tokens] of texts) assert.equal(countWithin(text, 1_000, 1_000), tokens, text);
+  assert.equal(countWithin("[1,2,3]", 2, 10), "items");
+  assert.equal(countWithin("[[[]]]", 10, 2), "depth");
+});

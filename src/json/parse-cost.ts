@@ -28,12 +28,20 @@ export function exceedsItems({ maxItems }: PeerInput, text: string): boolean {
 /** The parser takes many times as long for each digit of a number as for other text. */
 export const MAX_NUMBER_CHARS = 10_000;
 
-type ExceededLimit = "items" | "depth" | "number" | undefined;
+type ExceededLimit = "items" | "depth" | "number";
 
-/** Counts tokens and levels in one pass. The result is valid only if the text also parses. */
-export function exceededLimit(text: string, maxItems: number, maxDepth: number): ExceededLimit {
+export function exceededLimit(text: string, maxItems: number, maxDepth: number): ExceededLimit | undefined {
   // A colon is one character and two tokens, and each level has a bracket, so shorter text cannot exceed a limit.
   if (text.length <= maxItems / 2 && text.length <= maxDepth) return undefined;
+  const counted = countWithin(text, maxItems, maxDepth);
+  return typeof counted === "number" ? undefined : counted;
+}
+
+/**
+ * Counts tokens and levels in one pass. Returns the tokens, or the limit that the text exceeds. The result is valid only
+ * if the text also parses.
+ */
+export function countWithin(text: string, maxItems: number, maxDepth: number): number | ExceededLimit {
   let tokens = 0;
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -58,10 +66,13 @@ export function exceededLimit(text: string, maxItems: number, maxDepth: number):
     tokens += tokenWeight(code);
     if (tokens > maxItems) return "items";
   }
-  return undefined;
+  return tokens;
 }
 
-export function* exceededLimitInSteps({ maxItems, maxDepth }: PeerInput, bytes: Buffer): Steps<ExceededLimit> {
+export function* exceededLimitInSteps(
+  { maxItems, maxDepth }: PeerInput,
+  bytes: Buffer,
+): Steps<ExceededLimit | undefined> {
   // In valid JSON, a colon follows two quotes, so there are at most as many tokens as bytes.
   if (bytes.length <= maxItems && bytes.length <= maxDepth) return undefined;
   let tokens = 0;
@@ -92,17 +103,6 @@ export function* exceededLimitInSteps({ maxItems, maxDepth }: PeerInput, bytes: 
     yield;
   }
   return undefined;
-}
-
-/** The result is valid only if the text also parses. */
-export function countItems(text: string): number {
-  let tokens = 0;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code === QUOTE) i = stringEnd(text, i) - 1;
-    else if (code > SPACE && !isDigit(code)) tokens += tokenWeight(code);
-  }
-  return tokens;
 }
 
 function isDigit(code: number): boolean {

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { InputError, PEER_INPUTS, type PeerInput, peerInput } from "../base/peer-inputs.ts";
 import { finish } from "../base/sliced-work.ts";
+import { MAX_NUMBER_CHARS } from "./parse-cost.ts";
 import { readMembersInSteps } from "./parse-in-steps.ts";
-import { readInspected, readJson, readMembers, tryReadJson } from "./read-json.ts";
+import { readCounted, readInspected, readJson, readMembers, tryReadJson } from "./read-json.ts";
 
 const DOCUMENT = peerInput("identity-provider/discovery");
 const MANY = DOCUMENT.maxItems + 1;
@@ -11,7 +12,7 @@ const MANY = DOCUMENT.maxItems + 1;
 for (const [name, text] of [
   ["empty objects", `[${"{},".repeat(MANY)}1]`],
   ["numbers", `[${"1,".repeat(MANY)}1]`],
-  ["nesting", `${"[".repeat(MANY)}${"]".repeat(MANY)}`],
+  ["lists", `[${"[],".repeat(MANY)}1]`],
   ["names", `{${Array.from({ length: MANY }, (_, i) => `"k${i}":1`).join()}}`],
 ] as const) {
   test(`a document of very many values is rejected before it is parsed: ${name}`, () => {
@@ -55,6 +56,26 @@ test("nesting is limited to the depth of the entry, and brackets in strings do n
   assert.deepEqual(readJson(REGISTRATION, wide), JSON.parse(wide));
 });
 
+test("parts of messages and API descriptions are limited in depth, because deep lists take long", () => {
+  for (const id of ["client/mcp-part", "openapi-server/description"] as const) {
+    const input = peerInput(id);
+    const nested = (levels: number): string => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+    assert.deepEqual(readJson(input, nested(input.maxDepth)), JSON.parse(nested(input.maxDepth)));
+    assert.throws(() => readJson(input, nested(input.maxDepth + 1)), { problem: "depth" }, id);
+  }
+});
+
+test("an inspected text has no longer number than other JSON", () => {
+  const input = peerInput("client/mcp-message");
+  const longest = "1".repeat(MAX_NUMBER_CHARS);
+  assert.ok(readInspected(input, `{"a":${longest},"b":"${longest}1"}`).value);
+  for (const number of [`${longest}1`, `-${longest}1`, `0.${longest}1`])
+    assert.throws(() => readInspected(input, `{"a":${number}}`), {
+      problem: "form",
+      message: /more than 10000 digits/,
+    });
+});
+
 const JSON_INPUTS = PEER_INPUTS.filter((input): input is PeerInput<"JSON"> => input.reader === "JSON");
 
 test("every JSON input is limited to the bytes of its entry, by every reader", () => {
@@ -78,15 +99,45 @@ test("every JSON input is limited to the bytes of its entry, by every reader", (
   }
 });
 
-test("every limit of items and of depth in the list is enforced", () => {
+test("every limit of items in the list is enforced", () => {
   for (const input of JSON_INPUTS) {
-    if (input.limits.depth !== undefined) {
-      const text = `${"[".repeat(input.maxDepth + 1)}${"]".repeat(input.maxDepth + 1)}`;
-      assert.throws(() => readJson(input, text), InputError, input.id);
-    }
     if (input.limits.items === undefined) continue;
     const text = `{"a":[${"1,".repeat(input.maxItems)}1]}`;
     assert.throws(() => readJson(input, text), InputError, input.id);
     assert.throws(() => finish(readMembersInSteps(input, Buffer.from(text))), InputError, input.id);
+  }
+});
+
+test("several texts have the items of the entry together, with those that are not JSON", () => {
+  const input = peerInput("client/llm-tool-arguments").upToItems(10);
+  const counted = {};
+  assert.deepEqual(readCounted(input, "[1,2,3]", counted), [1, 2, 3]);
+  assert.throws(() => readCounted(input, "[1,2,", counted), { problem: "form" });
+  assert.deepEqual(counted, { parsedItems: 6 });
+  assert.deepEqual(readCounted(input, '{"a":1}', counted), { a: 1 });
+  assert.throws(() => readCounted(input, "[1,2]", counted), { problem: "items" });
+  assert.throws(() => readCounted(input, "[".repeat(9), { parsedItems: 3 }), { problem: "items" });
+});
+
+test("texts of every JSON input are limited in depth, unless a message or a scanner limits them", () => {
+  const unlimited = JSON_INPUTS.filter(({ maxDepth }) => maxDepth === Number.POSITIVE_INFINITY).map(({ id }) => id);
+  assert.deepEqual(unlimited, [
+    "client/charged-body",
+    "mcp-server/error",
+    "mcp-server/about",
+    "mcp-server/part",
+    "mcp-server/locked-tool",
+    "mcp-server/tool-list",
+    "gateway/mcp-message",
+    "gateway/redacted-value",
+    "gateway/kept-trace",
+    "gateway/recorded-attributes",
+  ]);
+  const limited = JSON_INPUTS.filter(({ maxDepth, maxBytes }) => maxDepth * 2 + 2 <= maxBytes);
+  assert.ok(limited.length > 60);
+  for (const input of limited) {
+    const nested = (levels: number): string => "[".repeat(levels) + "]".repeat(levels);
+    assert.ok(Array.isArray(readJson(input, nested(input.maxDepth))), input.id);
+    assert.throws(() => readJson(input, nested(input.maxDepth + 1)), { problem: "depth" }, input.id);
   }
 });

@@ -5,7 +5,7 @@
 
 import { InputError, type PeerInput } from "../base/peer-inputs.ts";
 import { isMembers, type Members } from "./json.ts";
-import { exceededLimit, MAX_NUMBER_CHARS } from "./parse-cost.ts";
+import { countWithin, exceededLimit, MAX_NUMBER_CHARS } from "./parse-cost.ts";
 import { OPEN_BRACE, SPACE } from "./syntax.ts";
 import { type Inspection, inspectDocument } from "./validate-json.ts";
 
@@ -14,12 +14,7 @@ export type JsonInput = PeerInput<"JSON"> | PeerInput<"JWT">;
 
 /** Throws an `InputError`, whose message is a predicate, such as `is not JSON`. */
 export function readJson(input: JsonInput, source: string | Uint8Array): unknown {
-  const text = boundedText(input, source);
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    throw new InputError(input, "form", "is not JSON", { cause });
-  }
+  return parsed(input, boundedText(input, source));
 }
 
 /** Returns undefined if the input is undefined, is not JSON, or exceeds a limit. */
@@ -40,6 +35,21 @@ export function readMembers(input: JsonInput, source: string | Uint8Array): Memb
   return isMembers(value) ? value : undefined;
 }
 
+/** Counts the values and names of several texts. */
+export interface ParsedTexts {
+  parsedItems?: number;
+}
+
+/** Like `readJson`. The entry limits the items of all texts that `counted` counts, with those that are not JSON. */
+export function readCounted(input: JsonInput, text: string, counted: ParsedTexts): unknown {
+  if (text.length > input.maxBytes) throw InputError.tooLarge(input);
+  const before = counted.parsedItems ?? 0;
+  const items = countWithin(text, input.maxItems - before, input.maxDepth);
+  if (typeof items !== "number") throw beyondLimit(input, items);
+  counted.parsedItems = before + items;
+  return parsed(input, text);
+}
+
 export interface InspectedJson extends Inspection {
   readonly value: unknown;
 }
@@ -52,8 +62,12 @@ export function readInspected(input: PeerInput<"JSON">, text: string): Inspected
   if (text.length > input.maxBytes) throw InputError.tooLarge(input);
   const { top, problem } = inspectDocument(input, text);
   if (problem !== undefined) throw new InputError(input, "form", problem);
+  return { top, problem, value: parsed(input, text) };
+}
+
+function parsed(input: JsonInput, text: string): unknown {
   try {
-    return { top, problem, value: JSON.parse(text) };
+    return JSON.parse(text);
   } catch (cause) {
     throw new InputError(input, "form", "is not JSON", { cause });
   }
@@ -63,11 +77,14 @@ function boundedText(input: JsonInput, source: string | Uint8Array): string {
   if (source.length > input.maxBytes) throw InputError.tooLarge(input);
   const text = typeof source === "string" ? source : utf8Text(source);
   const exceeded = exceededLimit(text, input.maxItems, input.maxDepth);
-  if (exceeded === "items") throw InputError.tooManyItems(input);
-  if (exceeded === "depth") throw new InputError(input, "depth", `is nested deeper than ${input.maxDepth} levels`);
-  if (exceeded === "number")
-    throw new InputError(input, "form", `has a number of more than ${MAX_NUMBER_CHARS} digits`);
+  if (exceeded !== undefined) throw beyondLimit(input, exceeded);
   return text;
+}
+
+function beyondLimit(input: JsonInput, exceeded: "items" | "depth" | "number"): InputError {
+  if (exceeded === "items") return InputError.tooManyItems(input);
+  if (exceeded === "depth") return new InputError(input, "depth", `is nested deeper than ${input.maxDepth} levels`);
+  return new InputError(input, "form", `has a number of more than ${MAX_NUMBER_CHARS} digits`);
 }
 
 function utf8Text(bytes: Uint8Array): string {

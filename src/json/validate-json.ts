@@ -7,6 +7,7 @@ import { randomInt } from "node:crypto";
 import type { PeerInput } from "../base/peer-inputs.ts";
 import { finish, type Steps } from "../base/sliced-work.ts";
 import type { Member } from "./json-text.ts";
+import { MAX_NUMBER_CHARS } from "./parse-cost.ts";
 import {
   BACKSLASH,
   CLOSE_BRACE,
@@ -17,6 +18,7 @@ import {
   OPEN_BRACE,
   OPEN_BRACKET,
   QUOTE,
+  SPACE,
   skipSpace,
   stringEnd,
   trimmedEnd,
@@ -228,8 +230,8 @@ export interface Inspection {
 }
 
 /**
- * Reports nesting that is too deep, too many values, and repeated keys. The findings are valid only if the text also
- * parses.
+ * Reports nesting that is too deep, too many values, too long numbers, and repeated keys. The findings are valid only if
+ * the text also parses.
  */
 export function inspectDocument({ maxDepth, maxItems }: PeerInput<"JSON">, text: string): Inspection {
   const top: Member[] = [];
@@ -245,6 +247,7 @@ export function inspectDocument({ maxDepth, maxItems }: PeerInput<"JSON">, text:
   let valueStart = 0;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
+    if (code <= SPACE) continue;
     if (code === QUOTE) {
       const end = stringEnd(text, i);
       if (wantsKey) {
@@ -285,6 +288,11 @@ export function inspectDocument({ maxDepth, maxItems }: PeerInput<"JSON">, text:
       wantsKey = code === COMMA && frame >= 0;
     } else if (code === COLON && frames.length === 1 && frame >= 0 && valueStart === 0) {
       valueStart = skipSpace(text, i + 1);
+    } else if (isDigit(code)) {
+      const end = digitsEnd(text, i);
+      if (end - i > MAX_NUMBER_CHARS)
+        return { top, problem: `it has a number of more than ${MAX_NUMBER_CHARS} digits` };
+      i = end - 1;
     }
   }
   return { top, problem: undefined };

@@ -29,19 +29,18 @@ import {
   UNREADABLE_STREAM,
 } from "./calls/rejections.ts";
 import { createResponseGuards, type ResponseGuards } from "./calls/response-guards.ts";
-import { Settlement, type SettlementOptions } from "./calls/settlement.ts";
+import { createLlmMetrics, Settlement, type SettlementOptions } from "./calls/settlement.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import { createListedModels } from "./models/listed-models.ts";
-import { createModelPolicies, type ModelPolicies } from "./models/model-policies.ts";
 import type { Candidate, ConditionInput, ModelTable } from "./models/model-table.ts";
+import { createModelPolicies, type ModelPolicies } from "./models/model-table.ts";
 import { conditionInput, createQuotes, loadPrices } from "./models/quotes.ts";
 import type { AiConfig } from "./models/schema.ts";
 import { detectDialect } from "./request/dialect.ts";
 import { type LlmCall, llmCall } from "./request/llm-call.ts";
 import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
 import { createResponseCache, type ResponseCache } from "./response-cache.ts";
-import { createLlmMetrics } from "./usage/llm-metrics.ts";
 
 const TREE = peerInput("client/llm-request-tree");
 
@@ -106,11 +105,12 @@ export function compileAi(config: AiConfig, env: BackendEnv): Backend {
       ...(table.scopes.length === 0
         ? {}
         : { modelPolicies: table.scopes.map(({ of, effectivePolicy }) => ({ of, policies: effectivePolicy })) }),
-      targets: table.targets.map(({ name, provider, display, health, quota }) => ({
+      targets: table.targets.map(({ name, provider, display, health, quota, memory }) => ({
         name,
         provider: provider.name,
         target: display,
         ...health.describe(),
+        ...(memory.rejectedFeatures.size === 0 ? {} : { lacks: [...memory.rejectedFeatures] }),
         ...quota?.describe(),
       })),
     }),

@@ -4,7 +4,7 @@
 import { createRequire } from "node:module";
 import { onDemand } from "../base/on-demand.ts";
 import { defineBackend } from "../core/backend.ts";
-import { innerPolicies } from "./models/model-policies.ts";
+import { innerPolicies } from "./models/model-table.ts";
 import { aiSchema, aiSchemaWith } from "./models/schema.ts";
 
 const require = createRequire(import.meta.url);

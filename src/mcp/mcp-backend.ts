@@ -1,27 +1,34 @@
 /**
  * Implements the `mcp` backend, which serves MCP servers behind one endpoint to clients of all protocol versions. It
- * parses the request, finds or opens the session, and runs the request. `backend.ts` loads it on demand.
+ * parses the request, finds or opens the session, runs the request, and reports its outcome to the exchange, the records,
+ * and the metrics. With the HTTP+SSE transport, the exchange of a message ends before its response is sent, so a failure
+ * is logged instead. `backend.ts` loads this file on demand.
  */
 import { peerInput } from "../base/peer-inputs.ts";
 import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
 import type { Backend, BackendEnv, BackendRun, PreparedCall, ResponseReceiver } from "../core/backend.ts";
+import type { CelAttributes } from "../core/cel-attributes.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
-import { revealArguments } from "../core/mcp-arguments.ts";
+import { type CalledTool, revealArguments } from "../core/mcp-arguments.ts";
 import type { Reply } from "../core/reply.ts";
+import type { McpAttributes } from "../core/request-attributes.ts";
 import { HeaderList } from "../http/headers.ts";
-import { foldRepeats } from "../record/log/logger.ts";
+import { foldRepeats, type Logger } from "../record/log/logger.ts";
 import { redactArguments, redactUrl } from "../record/trace/redact.ts";
+import type { Names } from "./aggregation/names.ts";
 import { sendJson } from "./aggregation/router.ts";
 import { unwrapped, unwrappedCall, unwrappedMessage } from "./aggregation/tool-search.ts";
 import type { CompiledTargets } from "./backend-state.ts";
 import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
 import {
+  ANY_HOST,
   type ClientAction,
   checkContentType,
   checkNotifications,
   checkPostHead,
   checkRetained,
+  guardOrigin,
   isBatch,
   isModern,
   isOldTransport,
@@ -34,8 +41,8 @@ import {
   singleMessage,
   statelessOther,
   statelessPost,
+  trustedHosts,
 } from "./client-side/http-request.ts";
-import { ANY_HOST, guardOrigin, trustedHosts } from "./client-side/origin-guard.ts";
 import { readBody } from "./client-side/read-body.ts";
 import { ownResult } from "./client-side/sessionless-call.ts";
 import { withTraceContext } from "./client-side/trace-context.ts";
@@ -44,11 +51,12 @@ import { Hub } from "./hub.ts";
 import { type LoginRelay, loginRelay, RelayedCall } from "./login-relay.ts";
 import { createAccounts } from "./logins/accounts.ts";
 import { serverUrl } from "./openapi/api.ts";
-import { type ClientMessage, INVALID_REQUEST, resultText } from "./protocol/json-rpc.ts";
-import { calledTool, mcpAttributes, type ReportServices, RequestReport } from "./request-report.ts";
+import { addressedItem } from "./protocol/access.ts";
+import type { GuardReporter, RoutedTarget, ShadowReporter } from "./protocol/call.ts";
+import { type ClientMessage, type ClientRequest, INVALID_REQUEST, resultText } from "./protocol/json-rpc.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "./server-side/mcp-metrics.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
-import { SUCCEEDED } from "./session/call-outcome.ts";
+import { type CallOutcome, type CallReport, SUCCEEDED } from "./session/call-outcome.ts";
 import { sessionOwner } from "./session/client-group.ts";
 import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
@@ -263,7 +271,7 @@ function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | und
   return { find: (id) => hub.sessions.find(id, sessionOwner(exchange)) };
 }
 
-export function unwrappedAction(action: ClientAction): ClientAction {
+function unwrappedAction(action: ClientAction): ClientAction {
   switch (action.kind) {
     case "requests":
       return { ...action, requests: action.requests.map(unwrappedCall) };
@@ -279,7 +287,7 @@ export function unwrappedAction(action: ClientAction): ClientAction {
 const TOLERANCE_MS = 60_000;
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-export function runAction(
+function runAction(
   hub: Hub,
   action: ClientAction,
   exchange: Exchange,
@@ -347,7 +355,7 @@ function tokenLifeMs({ attributes, startedAt }: Exchange): number | undefined {
   return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
 }
 
-export function readMessages(exchange: Exchange, text: string): ClientMessage | readonly ClientMessage[] {
+function readMessages(exchange: Exchange, text: string): ClientMessage | readonly ClientMessage[] {
   const parsed = withTraceContext(parseBody(text), exchange.records.spans);
   const { audit } = exchange.records;
   if (audit !== undefined)
@@ -364,7 +372,7 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   503: "overloaded",
 };
 
-export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
+function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | undefined): Reply {
   if (!(error instanceof RequestRejection)) throw error;
   const challenge = error.reply.headers.get("www-authenticate");
   if (challenge !== undefined && relay)
@@ -378,4 +386,99 @@ export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | 
   };
   error.reply.headers.set("x-gateway-error", code);
   return error.reply;
+}
+
+interface ReportServices {
+  readonly metrics: McpMetrics;
+  readonly logger: Logger;
+  names(): Names;
+}
+
+class RequestReport implements CallReport {
+  readonly #env: ReportServices;
+  readonly #exchange: Exchange;
+  readonly #call: ResponseReceiver;
+  readonly #isOldTransport: boolean;
+
+  constructor(env: ReportServices, exchange: Exchange, call: ResponseReceiver, isOldTransport: boolean) {
+    this.#env = env;
+    this.#exchange = exchange;
+    this.#call = call;
+    this.#isOldTransport = isOldTransport;
+  }
+
+  get caller(): CelAttributes {
+    return this.#exchange.celAttributes;
+  }
+
+  get watched(): ShadowReporter {
+    const exchange = this.#exchange;
+    if (this.#isOldTransport) exchange.shadow.isPending = true;
+    // Rate limits counted the call before a guard could reject its result.
+    return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });
+  }
+
+  get guarded(): GuardReporter {
+    const { trace } = this.#exchange;
+    return (result, guard) => {
+      const severity = result === "rejected" ? "warn" : "info";
+      trace?.point({ type: "policyEvent", kind: guard, details: { result } }, severity);
+    };
+  }
+
+  ended(
+    request: ClientRequest,
+    routed: RoutedTarget | undefined,
+    { kind, problem }: CallOutcome,
+    answer?: string,
+  ): void {
+    const exchange = this.#exchange;
+    const { metrics, logger, names } = this.#env;
+    const attributes = exchange.attributes.mcp;
+    // The attributes of a batch do not describe its individual messages.
+    const own = attributes?.methodName === undefined ? mcpAttributes(request, undefined, names()) : attributes;
+    const target = routed?.name ?? own.tool?.target ?? own.target ?? "";
+    exchange.records.audit?.ended(request.id, target, kind, answer);
+    metrics.result(target, own.tool?.name ?? "", kind);
+    if (attributes) {
+      if (target !== "") attributes.target ??= target;
+      if (attributes.outcome === undefined || attributes.outcome === "ok") attributes.outcome = kind;
+    }
+    if (problem === undefined) return;
+    if (!this.#isOldTransport) this.#call.problem(problem);
+    else
+      logger.info("MCP request failed", {
+        id: exchange.id,
+        "mcp.method": request.method,
+        "mcp.target": target,
+        "mcp.tool": own.tool?.name,
+        "mcp.outcome": kind,
+        error: problem.code,
+        reason: problem.reason.slice(0, 500),
+      });
+  }
+}
+
+function mcpAttributes(message: ClientMessage | undefined, sessionId: string | undefined, names: Names): McpAttributes {
+  const attributes: McpAttributes = {};
+  if (sessionId !== undefined) attributes.sessionId = sessionId;
+  if (message === undefined || message.kind === "response") return attributes;
+  attributes.methodName = message.method;
+  const only = names.targets.length === 1 ? names.targets[0] : undefined;
+  if (only !== undefined) attributes.target = only;
+  const about = message.kind === "request" ? addressedItem(message) : undefined;
+  if (about === undefined) return attributes;
+  const found = names.isPrefixed ? names.inward(about.kind, about.name) : { target: only ?? "", name: about.name };
+  if (found === undefined) return attributes;
+  const { target, name } = found;
+  if (target !== "") attributes.target = target;
+  if (about.kind === "tool") attributes.tool = { name, target };
+  else if (about.kind === "prompt") attributes.prompt = { name, target };
+  else attributes.resource = { uri: name, target };
+  return attributes;
+}
+
+function calledTool(message: ClientMessage | undefined, { tool }: McpAttributes): CalledTool | undefined {
+  if (tool === undefined || message?.kind !== "request") return undefined;
+  return { attributes: tool, args: message.params.arguments };
 }

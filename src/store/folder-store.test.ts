@@ -11,6 +11,8 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { Random } from "../../test/support/random.ts";
+import { countSteps } from "../../test/support/step-count.ts";
+import { WORKLOADS } from "../../test/support/store/slow-disk.ts";
 import { silentLogger } from "../record/log/logger.ts";
 import { openFolderStore } from "./folder-store.ts";
 import { JournalFile } from "./journal.ts";
@@ -144,6 +146,23 @@ test("a sync that fails while a snapshot is written requires another snapshot", 
   await assert.rejects(store.sync(), /EIO/);
   await store.sync();
   assert.deepEqual(snapshots(folder), ["snapshot.3"]);
+});
+
+test("the work for a change does not grow with the changes that wait for the disk", async () => {
+  const sizes = [100, 200, 400];
+  const steps = await countSteps(
+    new URL("../../test/support/store/slow-disk.js", import.meta.url).href,
+    WORKLOADS.flatMap((name) => sizes.map((n) => [name, n] as const)),
+  );
+  const growth = WORKLOADS.map((name, i) => {
+    const [first = 0, second = 0, third = 0] = steps.slice(i * sizes.length, (i + 1) * sizes.length);
+    assert.ok(second - first > 500, `${name}: ${second - first} steps`);
+    return { name, growth: (third - second) / (second - first) };
+  });
+  assert.deepEqual(
+    growth.filter((one) => one.growth > 2.3),
+    [],
+  );
 });
 
 test("a snapshot that does not fit on the disk is not used", {

@@ -12,6 +12,9 @@ import { gatewayPolicies } from "./targets/gateway-policies.ts";
 import { guardStream } from "./targets/guard-stream.ts";
 import { httpRequestEdge } from "./targets/http-request-edge.ts";
 import { http1Response } from "./targets/http1-response.ts";
+import { http2Frames } from "./targets/http2-frames.ts";
+import { http2Heads } from "./targets/http2-heads.ts";
+import { jsonReader } from "./targets/json-reader.ts";
 import { jsonRpc } from "./targets/json-rpc.ts";
 import { jsonScanner } from "./targets/json-scanner.ts";
 import { lineSplitter } from "./targets/line-splitter.ts";
@@ -35,8 +38,11 @@ import { yaml } from "./targets/yaml.ts";
 export const targets: readonly Target[] = [
   http1Response,
   httpRequestEdge,
+  http2Heads,
+  http2Frames,
   connectionEvents,
   proxyHeaders,
+  jsonReader,
   jsonScanner,
   llmRequest,
   llmForms,

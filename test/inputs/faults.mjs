@@ -370,7 +370,7 @@ export const FAULTS = [
     class: "output",
     effect:
       "An error message that quotes a secret of the configuration is in the history database in plain text, where everyone who reads the history sees it.",
-    file: "src/record/history/row-batch.ts",
+    file: "src/record/history/history-row.ts",
     tests: [
       "src/record/history/",
       "src/record/",
@@ -379,8 +379,8 @@ export const FAULTS = [
       "test/scenario/redact",
       "test/scenario/secrets",
     ],
-    find: '  "model",\n  "message",\n];\n',
-    replace: '  "model",\n];\n',
+    find: '  message: "client text",\n',
+    replace: '  message: "text",\n',
   },
   {
     set: 1,
@@ -432,8 +432,8 @@ export const FAULTS = [
       "test/scenario/secrets",
       "test/scenario/trace-secrets",
     ],
-    find: "      const name = decodeSafely(written);\n",
-    replace: "      const name = written;\n",
+    find: "isSecret(decodeSafely(written)) ?",
+    replace: "isSecret(written) ?",
   },
 
   {
@@ -478,7 +478,7 @@ export const FAULTS = [
     class: "partial protection",
     effect:
       "A web page that uses DNS rebinding adds `x-forwarded-for` to its requests and uses an unprotected MCP route on the user's machine.",
-    file: "src/mcp/client-side/origin-guard.ts",
+    file: "src/mcp/client-side/http-request.ts",
     tests: [
       "src/mcp/client-side/",
       "test/scenario/loopback-clients",
@@ -597,7 +597,7 @@ export const FAULTS = [
     class: "missing check",
     effect:
       "A client that learns the ID of another client's MCP task subscribes to it and receives its status and results.",
-    file: "src/mcp/aggregation/owned-tasks.ts",
+    file: "src/mcp/aggregation/router.ts",
     tests: [
       "src/mcp/aggregation/",
       "src/mcp/replicas/",
@@ -632,7 +632,7 @@ export const FAULTS = [
     class: "limit",
     effect:
       "A client with an IPv6 network opens connections from many of its addresses and takes all connections of the listener.",
-    file: "src/pipeline/listen/connection-limits.ts",
+    file: "src/pipeline/listen/open-connections.ts",
     tests: [
       "src/pipeline/listen/",
       "test/scenario/client-address",
@@ -652,6 +652,7 @@ export const FAULTS = [
       "A provider announces a message of up to 4 GiB and sends it, and the gateway keeps all of it in memory until it is complete.",
     file: "src/llm/encoding/aws-event-stream.ts",
     tests: [
+      "src/llm/encoding/",
       "src/llm/dialects/",
       "src/llm/usage/",
       "test/inputs/",
@@ -704,6 +705,7 @@ export const FAULTS = [
     file: "src/cel/values/members.ts",
     tests: [
       "src/cel/",
+      "src/core/mcp-arguments",
       "src/mcp/",
       "src/policies/mcp-authorization/",
       "test/scenario/mcp-authorization",
@@ -866,8 +868,12 @@ export const FAULTS = [
       "While the disk is full, the audit records and log lines that wait for the next attempt grow without a limit, until the process runs out of memory.",
     file: "src/record/log/log-output.ts",
     tests: ["src/record/log/", "src/record/", "test/scenario/audit", "test/scenario/faults-disk"],
-    find: "      waitingChars += chars;\n",
-    replace: "",
+    find: `      await append(lines.join(""));
+      waitingChars -= chars;
+`,
+    replace: `      waitingChars -= chars;
+      await append(lines.join(""));
+`,
   },
   {
     set: 2,

@@ -35,8 +35,10 @@ export interface Group {
 
 /** Groups are counted in parallel, each in its own thread. */
 export async function growthOf({ module, inputs }: Group): Promise<readonly Growth[]> {
-  // Entries of the same reader share generators, and are counted once.
-  const distinct = new Map([...Object.entries(inputs)].reverse().map(([input, hostile]) => [hostile, input]));
+  // Entries of the same reader share generators, and are counted once. Reading the counts takes longer after a reader has
+  // loaded a library, so these readers are the last of their groups.
+  const distinct = new Map<Hostile, string>();
+  for (const [input, hostile] of Object.entries(inputs)) if (!distinct.has(hostile)) distinct.set(hostile, input);
   const cases = [...distinct].flatMap(([{ shapes, pieces, bytes, uncomparedSteps }, input]) =>
     shapes.flatMap((shape) =>
       pieces.map(

@@ -29,6 +29,9 @@ export interface Hostile {
 /** Other names than those of entries do not compile. */
 export type HostileInputs = Readonly<Partial<Record<InputId, Hostile>>>;
 
+/** Inputs of more bytes take the same steps for longer. */
+export const MAX_MEASURED_BYTES = 4 * 1024 * 1024;
+
 /** Enough to see a term that grows with the square, and little enough for a test. */
 const COUNTED_BYTES = 1_000;
 

@@ -1,24 +1,23 @@
 /**
  * Measures the longest piece of work on the main thread. A piece ends where the gateway lets other work run: after a step
- * of sliced work, and after a chunk of a stream. CPU time, because other processes use the cores too.
+ * of sliced work, and after a chunk of a stream. CPU time of the thread, because other processes use the cores too, and
+ * threads that collect garbage do not block it.
  */
 import type { Steps } from "../../src/base/sliced-work.ts";
+import { threadCpuMs } from "../support/cpu-time.ts";
 
 let longestMs = 0;
-let sinceMs = 0;
-
-export function cpuMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1_000;
-}
+/** Undefined while only steps are counted, because reading the clock takes steps. */
+let sinceMs: number | undefined;
 
 export function beginTurns(): void {
   longestMs = 0;
-  sinceMs = cpuMs();
+  sinceMs = threadCpuMs();
 }
 
 export function endTurn(): void {
-  const nowMs = cpuMs();
+  if (sinceMs === undefined) return;
+  const nowMs = threadCpuMs();
   longestMs = Math.max(longestMs, nowMs - sinceMs);
   sinceMs = nowMs;
 }
@@ -27,6 +26,14 @@ export function endTurn(): void {
 export function longestTurnMs(): number {
   endTurn();
   return longestMs;
+}
+
+/** Work that the gateway does in another thread does not count. */
+export function inWorker<T>(work: () => T): T {
+  endTurn();
+  const result = work();
+  if (sinceMs !== undefined) sinceMs = threadCpuMs();
+  return result;
 }
 
 /** Runs sliced work to its end. */

@@ -7,6 +7,8 @@ import { createServer, type IncomingHttpHeaders, type ServerResponse } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { systemClock } from "../../src/base/clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 interface Check {
@@ -21,6 +23,7 @@ async function behind(
   extAuthz: object,
   answer: (check: Check, response: ServerResponse) => void,
   more = {},
+  clock = systemClock,
 ) {
   const checks: Check[] = [];
   const service = await backendFor(t, (request, response) => {
@@ -37,7 +40,7 @@ async function behind(
   const backend = await backendFor(t);
   const policies = { extAuthz: { url: `http://${service.host}/auth`, timeout: "30s", ...extAuthz }, ...more };
   const config = { gateways: { default: { port: 0 } }, routes: [{ backends: [{ host: backend.host }], policies }] };
-  const gateway = await gatewayFor(t, JSON.stringify(config));
+  const gateway = await gatewayFor(t, JSON.stringify(config), { clock });
   const send = (path: string, headers: Record<string, string> = {}) =>
     fetch(`${gateway.url()}${path}`, { headers, redirect: "manual" });
   return { send, checks, backend };
@@ -159,6 +162,62 @@ test("a token endpoint as the service: a form, claims of the token, and a cache 
   await send("/c", { authorization });
   await send("/c", { authorization });
   assert.equal(checks.length, 5, "a token that has expired is not cached");
+});
+
+/** The lifetime that the service returns, as seconds or Unix time, and for how many seconds the verdict is used. */
+const LIFETIMES: readonly [expires: (nowSeconds: number) => unknown, usedSeconds: number][] = [
+  [() => 60, 60],
+  [() => "60", 60],
+  [() => 300, 300],
+  [() => 301, 300],
+  [() => 86_400, 300],
+  [() => 999_999_999, 300],
+  [(now) => now + 60, 60],
+  [(now) => now + 300, 300],
+  [(now) => now + 301, 300],
+  [(now) => now + 86_400, 300],
+  [() => 2 ** 53, 300],
+  [() => 1e300, 300],
+  [(now) => now, 0],
+  [(now) => now - 60, 0],
+  [() => 1_000_000_000, 0],
+  [() => 0, 0],
+  [() => -60, 0],
+  [() => "soon", 0],
+  [() => null, 0],
+  [() => ({}), 0],
+  [() => [], 0],
+  [() => 0.5, 0.5],
+];
+test("a verdict is used for its computed lifetime, and at most for 5 minutes", async (t) => {
+  const clock = fakeClock();
+  let expires: unknown;
+  const { send, checks } = await behind(
+    t,
+    {
+      metadata: { expires: "json(response.body).expires" },
+      cache: { key: "request.path", ttl: "extauthz.expires" },
+    },
+    (_check, response) => response.end(JSON.stringify({ expires })),
+    {},
+    clock,
+  );
+  for (const [row, [expiresAt, usedSeconds]] of LIFETIMES.entries()) {
+    expires = expiresAt(clock.now() / 1000);
+    const isUsed = async (): Promise<boolean> => {
+      const before = checks.length;
+      assert.equal((await send(`/${row}`)).status, 200);
+      return checks.length === before;
+    };
+    const used = [await isUsed()];
+    if (usedSeconds > 0) {
+      await clock.advance(usedSeconds * 1000 - 1);
+      used.push(await isUsed());
+      await clock.advance(1);
+    }
+    used.push(await isUsed());
+    assert.deepEqual(used, usedSeconds > 0 ? [false, true, false] : [false, false], JSON.stringify(expires));
+  }
 });
 
 test("a service on a unix socket gets the host and the path of the configuration", async (t) => {

@@ -186,6 +186,24 @@ for (const form of FORMS)
     assert.deepEqual([small.isClosed, largest.isClosed], [false, false]);
   });
 
+/** Two connections with as many streams as fit without heads. */
+for (const [form, isCut] of [
+  ["a closed window", false],
+  ["heads of 8 KB", true],
+  ["references to large fields", true],
+] as const)
+  test(`streams with ${form} ${isCut ? "count with their heads" : "fit into the share"}`, async (t) => {
+    const from = nextAddress();
+    const chosen = FORMS.find(({ name }) => name === form) as Form;
+    const heads = (client: FrameClient): number => client.frames.filter(({ type }) => type === FRAME.headers).length;
+    const first = openStreams(t, chosen, from, 7);
+    await eventually("the first are open", () => heads(first) >= 7);
+    const second = openStreams(t, chosen, from, 7);
+    if (isCut) await eventually("a connection was cut", () => first.isClosed);
+    else await eventually("the second are open", () => heads(second) >= 7);
+    assert.deepEqual([first.isClosed, second.isClosed], [isCut, false]);
+  });
+
 for (const form of FORMS.filter(({ isAnswered }) => isAnswered))
   test(`complete responses with ${form.name} are given up after seconds`, async (t) => {
     const client = openStreams(t, form, nextAddress(), 5);

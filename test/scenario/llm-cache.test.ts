@@ -282,6 +282,29 @@ test("errors, error events, broken and very large answers are not kept", async (
   }
 });
 
+for (const [what, streamBytes, isKept] of [
+  ["enough for several", 2 * 1024 * 1024, true],
+  ["too little", 128 * 1024, false],
+] as const)
+  test(`recorded answers are charged to the memory for responses: ${what}`, async (t) => {
+    const content = "x".repeat(200 * 1024);
+    const behind = await provider(t, (_body, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify({ choices: [{ index: 0, message: { role: "assistant", content } }] }));
+      return true;
+    });
+    const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }"), { memoryLimits: { streamBytes } });
+    // More than fits at once, so the charge must be released.
+    for (let i = 0; i < 20; i++) {
+      const more = { content: `question ${i}` };
+      const first = await ask(gateway, "key-a", more);
+      const again = await ask(gateway, "key-a", more);
+      assert.deepEqual([first.cache, again.cache], ["miss", isKept ? "hit" : "miss"]);
+      for (const { status, text } of [first, again])
+        assert.deepEqual([status, JSON.parse(text).choices[0].message.content.length], [200, content.length]);
+    }
+  });
+
 test("a limit that is used up refuses before the cache, and guards look at replayed answers", async (t) => {
   const behind = await provider(t);
   const limit = "rateLimit: { local: [{ requests: 2, unit: Hours }] }";

@@ -1,6 +1,7 @@
 /**
  * Servers with OpenAI's API that lack the Responses API, or namespaces of tools in it: the first rejection is recognized,
- * the call is repeated as a chat completion, and later calls are translated at once. Every other error reaches the client.
+ * the call is repeated as a chat completion, and later calls are translated at once. Members and roles of chat
+ * completions that a server rejects are omitted in the same way. Every other error reaches the client.
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -106,3 +107,101 @@ for (const [name, rejection, provider] of passed)
     for (let i = 0; i < 2; i++) assert.equal((await ask({ tools: [NAMESPACE] })).status, rejection[0]);
     assert.deepEqual(paths, ["/v1/responses", "/v1/responses"]);
   });
+
+const DEVELOPER = { role: "developer", content: 'Say "parallel_tool_calls" twice' };
+const USER = { role: "user", content: "Hi" };
+const TOOL = { type: "function", function: { name: "read", parameters: { type: "object", properties: {} } } };
+
+/** A server that rejects chat completions as `reject` says, and a gateway before it. */
+async function startChat(t: TestContext, reject: (body: Record<string, unknown>) => Rejection | undefined) {
+  const bodies: Record<string, unknown>[] = [];
+  const { host } = await backendFor(t, (request, response) => {
+    let text = "";
+    request.on("data", (chunk) => {
+      text += chunk;
+    });
+    request.on("end", () => {
+      const body = JSON.parse(text);
+      bodies.push(body);
+      const [status, answer] = reject(body) ?? [200, CHAT];
+      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(answer));
+    });
+  });
+  const models = `{ name: m, provider: { openAICompatible: { baseUrl: "http://${host}/v1" } }, params: { model: served } }`;
+  const gateway = await gatewayFor(t, `llm: { port: 0, models: [${models}] }\n`);
+  const ask = async (members: object, path = "/v1/chat/completions"): Promise<number> => {
+    const response = await fetch(`${gateway.url()}${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", "anthropic-version": "2023-06-01" },
+      body: JSON.stringify({ model: "m", max_tokens: 9, ...members }),
+    });
+    await response.arrayBuffer();
+    return response.status;
+  };
+  return { ask, bodies, gateway };
+}
+
+const rolesOf = (body: Record<string, unknown>): unknown[] =>
+  (body.messages as { role: unknown }[]).map(({ role }) => role);
+const hasDeveloper = (body: Record<string, unknown>): boolean => rolesOf(body).includes("developer");
+
+for (const [name, message] of [
+  ["names the role", "messages[0].role: unknown variant `developer`, expected one of `system`, `user`"],
+  ["only says that a role is unexpected", "Unexpected message role."],
+])
+  test(`a server that ${name} gets the developer's message as a system message`, async (t) => {
+    const rejection: Rejection = [400, { error: { message } }];
+    const { ask, bodies, gateway } = await startChat(t, (body) => (hasDeveloper(body) ? rejection : undefined));
+    for (let i = 0; i < 2; i++) assert.equal(await ask({ messages: [DEVELOPER, USER] }), 200);
+    assert.deepEqual(bodies.map(rolesOf), [
+      ["developer", "user"],
+      ["system", "user"],
+      ["system", "user"],
+    ]);
+    assert.deepEqual(bodies[2], { model: "served", max_tokens: 9, messages: [{ ...DEVELOPER, role: "system" }, USER] });
+    assert.match(await gateway.logged("role developer"), /sent with the role system/);
+  });
+
+test("a server that rejects parallel_tool_calls gets calls without it, streams and translated calls too", async (t) => {
+  const rejection: Rejection = [422, { error: { message: "Unrecognized request argument: parallel_tool_calls" } }];
+  const { ask, bodies } = await startChat(t, (body) => ("parallel_tool_calls" in body ? rejection : undefined));
+  const members = { messages: [USER], tools: [TOOL], parallel_tool_calls: false };
+  assert.equal(await ask(members), 200);
+  assert.equal(await ask({ ...members, stream: true, stream_options: { include_usage: false, extra: 1 } }), 200);
+  const anthropic = { tools: [{ name: "read", input_schema: { type: "object" } }], tool_choice: { type: "auto" } };
+  assert.equal(await ask({ messages: [USER], ...anthropic }, "/v1/messages"), 200);
+  assert.deepEqual(
+    bodies.map((body) => "parallel_tool_calls" in body),
+    [true, false, false, false],
+  );
+  assert.deepEqual(bodies[2]?.stream_options, { include_usage: true, extra: 1 });
+  assert.deepEqual(bodies[2]?.tools, [TOOL]);
+});
+
+test("both are omitted if the server rejects one after the other", async (t) => {
+  const { ask, bodies } = await startChat(t, (body) => {
+    if (hasDeveloper(body)) return [400, { error: { message: "developer is not supported" } }];
+    return "parallel_tool_calls" in body ? [400, { error: { message: "parallel_tool_calls" } }] : undefined;
+  });
+  assert.equal(await ask({ messages: [DEVELOPER], parallel_tool_calls: true }), 200);
+  assert.equal(bodies.length, 3);
+});
+
+test("a server that rejects the call without the feature too is asked once more, and the client gets its error", async (t) => {
+  const { ask, bodies } = await startChat(t, () => [400, { error: { message: "the role and parallel_tool_calls" } }]);
+  const members = { messages: [DEVELOPER], parallel_tool_calls: true };
+  assert.equal(await ask(members), 400);
+  assert.equal(bodies.length, 3, "each feature is omitted once");
+  assert.equal(await ask({ messages: [USER] }), 400);
+  assert.equal(bodies.length, 4, "a call without the features is not repeated");
+});
+
+test("the admin interface shows what a server rejected", async (t) => {
+  const { ask, gateway } = await startChat(t, (body) =>
+    "parallel_tool_calls" in body ? [400, { error: { message: "parallel_tool_calls" } }] : undefined,
+  );
+  assert.equal(await ask({ messages: [USER], parallel_tool_calls: true }), 200);
+  const dump = await (await fetch(`${gateway.adminUrl}/config_dump`)).json();
+  const [backend] = dump.backends.filter(({ type }: { type: string }) => type === "ai");
+  assert.deepEqual(backend.targets[0].lacks, ["parallel_tool_calls"]);
+});

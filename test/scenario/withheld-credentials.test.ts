@@ -7,6 +7,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { type TestContext, test } from "node:test";
 import { startAuthService } from "../support/ext-authz/service.ts";
 import { startProcessor } from "../support/ext-proc/service.ts";
+import { createSigningKey, keySetOf } from "../support/identity/tokens.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { mcpConfig } from "../support/mcp/gateway-config.ts";
 import { startToolsServer } from "../support/mcp/tools-server.ts";
@@ -122,3 +123,42 @@ test("no service of a policy gets the cookie of a browser session [A34]", async 
     assert.doesNotMatch(cookie, /gateway_/, service);
   }
 });
+
+/** Wrong credentials of a permissive policy, where the client sends them. */
+const WRONG: readonly [name: string, policies: object, query: string, headers: Readonly<Record<string, string>>][] = (
+  [
+    ["malformed", "wrong"],
+    [
+      "forged",
+      `${encoded({ alg: "ES256", kid: "one" })}.${encoded({ iss: "https://id.example.com", sub: "ann" })}.AAAA`,
+    ],
+    ["unsigned", `${encoded({ alg: "none" })}.${encoded({ iss: "https://id.example.com", sub: "ann" })}.`],
+  ] as const
+).flatMap(([kind, token]) => [
+  [kind, jwtAuthAt(undefined), "", { authorization: `Bearer ${token}` }],
+  [`${kind}, in a header`, jwtAuthAt({ header: { name: "x-token" } }), "", { "x-token": token }],
+  [`${kind}, in the query`, jwtAuthAt({ queryParameter: { name: "token" } }), `?token=${token}`, {}],
+]);
+
+function encoded(value: object): string {
+  return Buffer.from(JSON.stringify(value)).toString("base64url");
+}
+
+function jwtAuthAt(location: object | undefined): object {
+  const jwks = keySetOf(createSigningKey("ES256", "one"));
+  const settings = { mode: "permissive", issuer: "https://id.example.com", audiences: ["a"], jwks };
+  return { jwtAuth: location === undefined ? settings : { ...settings, location } };
+}
+
+for (const [name, policies, query, headers] of WRONG)
+  test(`a permissive policy forwards no invalid token: ${name}`, async (t) => {
+    const backend = await backendFor(t);
+    const routes = [{ policies, backends: [{ host: backend.host }] }];
+    const gateway = await gatewayFor(t, JSON.stringify({ gateways: { default: { port: 0 } }, routes }));
+    assert.equal((await fetch(`${gateway.url()}/${query}`, { headers })).status, 200);
+    const [request] = backend.received;
+    assert.deepEqual(
+      [request?.url, request?.headers.authorization, request?.headers["x-token"]],
+      ["/", undefined, undefined],
+    );
+  });

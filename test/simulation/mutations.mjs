@@ -62,9 +62,9 @@ export const MUTATIONS = [
   {
     name: "a guard releases held text when another choice gets text (fixed in 59201a46)",
     file: "src/llm/guards/stream-guard.ts",
-    find: "      const before = yield* release(isEnded);\n",
+    find: "      const before = isEnded === undefined ? [] : yield* release(isEnded);\n",
     replace:
-      "      const before = yield* release((key) => isEnded(key) || !places.some(({ channel }) => channel === key));\n",
+      "      const before = yield* release((key) => isEnded?.(key) === true || !places.some(({ channel }) => channel === key));\n",
   },
   {
     name: "a session does not release its memory (fixed in d61d977f)",
@@ -184,18 +184,18 @@ export const MUTATIONS = [
   {
     name: "a request may have any number of trailers",
     file: "src/http/h1/request-parser.ts",
-    find: "      if (this.#lines > MAX_TRAILER_LINES || this.#trailerBytes > MAX_TRAILER_BYTES)\n",
+    find: "      if (this.#lines > this.framing.maxItems || this.#trailerBytes > MAX_TRAILER_BYTES)\n",
     replace: "      if (this.#trailerBytes > MAX_TRAILER_BYTES)\n",
   },
   {
     name: "an address may have one connection more than its limit",
-    file: "src/pipeline/listen/connection-limits.ts",
+    file: "src/pipeline/listen/open-connections.ts",
     find: "      if (open >= limit) {\n",
     replace: "      if (open > limit) {\n",
   },
   {
     name: "a connection that an address closes counts forever",
-    file: "src/pipeline/listen/connection-limits.ts",
+    file: "src/pipeline/listen/open-connections.ts",
     find: "        if (left > 0) perAddress.set(address, left);\n        else perAddress.delete(address);\n",
     replace: "        if (left === 0) perAddress.delete(address);\n",
   },

@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { type Profiler, Session } from "node:inspector";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 
-/** The module's default interface is `run(name, n)`. Returns the steps of each call. */
+/** The module exports `run(name, n)`, which may return a promise. Returns the steps of each call. */
 export async function countSteps(module: string, calls: readonly (readonly [name: string, n: number])[]) {
   const worker = new Worker(new URL(import.meta.url), { workerData: { module, calls } });
   try {
@@ -24,14 +24,16 @@ async function countHere({ module, calls }: { module: string; calls: [string, nu
   session.connect();
   session.post("Profiler.enable");
   session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: true });
-  const { run } = (await import(module)) as { run(name: string, n: number): void };
-  const stepsOf = (name: string, n: number): number => {
+  const { run } = (await import(module)) as { run(name: string, n: number): void | Promise<void> };
+  const stepsOf = async (name: string, n: number): Promise<number> => {
     takeSteps(session);
-    run(name, n);
+    await run(name, n);
     return takeSteps(session);
   };
   // The engine sometimes adds counts when it compiles a function again, so the smaller of two runs is taken.
-  return calls.map(([name, n]) => Math.min(stepsOf(name, n), stepsOf(name, n)));
+  const counts: number[] = [];
+  for (const [name, n] of calls) counts.push(Math.min(await stepsOf(name, n), await stepsOf(name, n)));
+  return counts;
 }
 
 function takeSteps(session: Session): number {

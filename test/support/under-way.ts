@@ -9,11 +9,11 @@ export function openConnections(gateway: TestGateway): Promise<number> {
 }
 
 /** Requests that have begun and not ended. */
-export function requestsUnderWay(gateway: TestGateway): Promise<number> {
+export function requestsUnderWay(gateway: Pick<TestGateway, "adminUrl">): Promise<number> {
   return sum(gateway, "requests");
 }
 
-async function sum(gateway: TestGateway, name: string): Promise<number> {
+async function sum(gateway: Pick<TestGateway, "adminUrl">, name: string): Promise<number> {
   const text = await (await fetch(`${gateway.adminUrl}/debug/tasks`)).text();
   return [...text.matchAll(new RegExp(`"${name}":\\s*(\\d+)`, "g"))].reduce((all, [, count]) => all + Number(count), 0);
 }

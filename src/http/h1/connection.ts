@@ -18,11 +18,10 @@ import {
   type HttpTarget,
   type OutgoingRequest,
 } from "../http-client.ts";
-import { fairReads } from "./fair-reads.ts";
 import { describeSocketError, openSocket } from "./open-socket.ts";
 import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
 import { type ParserEvents, ResponseParser } from "./response-parser.ts";
-import { copied } from "./socket-reads.ts";
+import { copied, fairReads } from "./socket-reads.ts";
 import { framingOf, requestHead } from "./write-request-head.ts";
 
 /** Buffered bodies and framed chunks up to this size are copied into one write with the text around them. */

@@ -8,8 +8,8 @@ import fc from "fast-check";
 import { certificates } from "../../../test/support/tls/certificates.ts";
 import type { Clock } from "../../base/clock.ts";
 import { EgressGuard } from "../egress-guard.ts";
-import { FairReads, READ_BYTES, type ReadSocket } from "./fair-reads.ts";
 import { openSocket } from "./open-socket.ts";
+import { FairReads, READ_BYTES, type ReadSocket } from "./socket-reads.ts";
 
 const ACCEPT_COST_MS = 0.3;
 /** libuv reads a socket this many times in one turn while each read fills the buffer. */

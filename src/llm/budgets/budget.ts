@@ -1,10 +1,15 @@
 /**
  * Defines budgets, their periods, and their amounts. Budgets of one owner with the same name, unit, and period share
- * their counters, even if they are configured in different scopes. Documents of a namespace have one owner.
+ * their counters, even if they are configured in different scopes. Documents of a namespace have one owner. The admin
+ * interface lists the keys with the highest spending in the current period, or those that contain a search text.
  */
+
+import type { Clock } from "../../base/clock.ts";
 import { type OwnedKey, type Owner, ownedKey } from "../../base/owner.ts";
+import type { BudgetView } from "../../core/policy.ts";
+import { ONLY_ENDED } from "../../store/holds.ts";
 import type { OwnedStore } from "../../store/owned-store.ts";
-import type { Store } from "../../store/store.ts";
+import { parseCounter, type Store } from "../../store/store.ts";
 
 export interface Budget {
   readonly name: string;
@@ -42,7 +47,7 @@ export function accountsOf(store: OwnedStore): AccountSpace {
   return { store: store.at("budgets"), former: store.former("budgets"), tenant: store.owner.tenant };
 }
 
-export const NO_KEY = "(no key)";
+const NO_KEY = "(no key)";
 
 /** Calls with an undefined `key` share one account. */
 export function accountFor(
@@ -68,12 +73,12 @@ export function accountFor(
   };
 }
 
-export function accountsPrefix({ name, unit, per }: Budget, period: Period): string {
+function accountsPrefix({ name, unit, per }: Budget, period: Period): string {
   return `${name}/${unit}/${per}/${period.name}/`;
 }
 
 /** Returns the owner of an account. `rest` is the store key without the prefix from `accountsPrefix`. */
-export function parseOwner(rest: string): string {
+function parseOwner(rest: string): string {
   return rest === SHARED ? NO_KEY : rest.slice(OWN.length);
 }
 
@@ -101,7 +106,7 @@ const OWN = "=";
 
 export type PeriodUnit = "day" | "week" | "month";
 
-export interface Period {
+interface Period {
   /** The name is a month such as `2026-11`, or a date such as `2026-11-15`. A week has the name of its first day. */
   readonly name: string;
   readonly startMs: number;
@@ -154,7 +159,7 @@ function twoDigits(value: number): string {
   return value < 10 ? `0${value}` : String(value);
 }
 
-export type BudgetUnit = "cost" | "tokens";
+type BudgetUnit = "cost" | "tokens";
 
 const PER_DOLLAR = 1_000_000_000;
 
@@ -178,4 +183,65 @@ export function formatAmount(unit: BudgetUnit, counted: number): string {
 
 export function displayUnit(unit: BudgetUnit): "usd" | "tokens" {
   return unit === "tokens" ? "tokens" : "usd";
+}
+
+const MAX_SHOWN = 20;
+const MAX_FOUND = 100;
+/** The scan is slow if a Redis is shared with other programs. */
+const MAX_LOOK_MS = 5_000;
+
+export async function budgetView(
+  budget: Budget,
+  owner: string,
+  { store, former }: AccountSpace,
+  clock: Clock,
+  wanted: string | undefined,
+): Promise<BudgetView> {
+  const nowMs = clock.now();
+  const period = periodAt(budget.per, nowMs);
+  const prefix = accountsPrefix(budget, period);
+  const untilMs = clock.monotonicMs() + MAX_LOOK_MS;
+  const spent = new Map<string, number>();
+  const accountOf = new Map<string, { readonly accounts: Store; readonly key: string }>();
+  for (const accounts of former === undefined ? [store] : [store, former]) {
+    let cursor: string | undefined;
+    do {
+      const page = await accounts.list(prefix, cursor);
+      for (const { key, value } of page.entries) {
+        const name = parseOwner(key.slice(prefix.length));
+        const counted = parseCounter(value);
+        // A former account that counts includes the spending of the own one.
+        if (counted <= (spent.get(name) ?? 0)) continue;
+        spent.set(name, counted);
+        accountOf.set(name, { accounts, key });
+      }
+      cursor = page.cursor;
+    } while (cursor !== undefined && clock.monotonicMs() < untilMs);
+  }
+  const found = [...spent].filter(([key]) => wanted === undefined || key.includes(wanted));
+  found.sort(([, one], [, other]) => other - one);
+  const shown = found.slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND);
+  await Promise.all(
+    shown.map(async (entry) => {
+      const { accounts, key } = accountOf.get(entry[0]) as { accounts: Store; key: string };
+      entry[1] = (await accounts.add(key, 0, { hold: ONLY_ENDED })).total;
+    }),
+  );
+  const { unit, limit } = budget;
+  return {
+    name: budget.name,
+    owner,
+    unit: displayUnit(unit),
+    limit: fromStoredAmount(unit, limit),
+    per: budget.per,
+    hard: budget.isHard,
+    period: period.name,
+    resetSeconds: secondsLeft(period, nowMs),
+    keysInUse: spent.size,
+    keys: shown.map(([key, counted]) => ({
+      key,
+      spent: fromStoredAmount(unit, counted),
+      remaining: fromStoredAmount(unit, Math.max(0, limit - counted)),
+    })),
+  };
 }

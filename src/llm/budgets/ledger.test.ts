@@ -106,9 +106,10 @@ test("a reservation ends within 30 s after its process, and those of others stay
   await ledger.reserve(account, 10, 100);
   await killed.reserve(account, 40, 100);
   await killed.settle(account, 15, 7);
-  await clock.advance(29_000);
+  await clock.advance(20_000);
   assert.equal(await total(), 10 + 25 + 7);
-  await clock.advance(1_000);
+  // A renewal that was on its way counts for as long, and replicas see the end only when they read the store again.
+  await clock.advance(6_000);
   assert.equal(await total(), 10 + 7);
   assert.equal((await ledger.reserve(account, 83, 100)).isAdded, true, "the next call is admitted");
   const { entries } = await memory.list("holds/");

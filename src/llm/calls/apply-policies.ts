@@ -17,7 +17,7 @@ import type { Candidate } from "../models/model-table.ts";
 import type { LlmCall, PromptRules, TextGuard } from "../request/llm-call.ts";
 import { scanSteps } from "../request/read-request.ts";
 import { LlmRejection } from "./rejections.ts";
-import { type PlanOptions, upstreamFormat } from "./upstream-request.ts";
+import { omitsFeatures, type PlanOptions, upstreamFormat } from "./upstream-request.ts";
 
 export interface PreparedRequest {
   readonly llm: LlmCall;
@@ -68,6 +68,7 @@ function needsTree(llm: LlmCall, { target, model }: Candidate): boolean {
   const format = upstreamFormat(llm, target, model);
   if (format === undefined) return false;
   if (format !== dialect.format || provider.needsAdapting?.({ format }) === true) return true;
+  if (omitsFeatures(llm, target, format)) return true;
   return caching !== undefined && hasCacheMarks(format, model);
 }
 

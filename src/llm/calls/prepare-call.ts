@@ -13,8 +13,7 @@ import type { LlmAttributes, ModelAccess } from "../../core/request-attributes.t
 import { foreignCharset } from "../../http/charset.ts";
 import { asksForWebSocket } from "../../http/h1/protocol-upgrade.ts";
 import type { ListedModels } from "../models/listed-models.ts";
-import type { ModelPolicies } from "../models/model-policies.ts";
-import type { ModelTable } from "../models/model-table.ts";
+import type { ModelPolicies, ModelTable } from "../models/model-table.ts";
 import type { Quotes } from "../models/quotes.ts";
 import { type Dialect, detectDialect, type ModelsPath, parseModelsPath } from "../request/dialect.ts";
 import { type Cost, endpointCost } from "../request/endpoint-cost.ts";

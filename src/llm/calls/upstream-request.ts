@@ -31,7 +31,7 @@ import type { Format } from "../request/dialect.ts";
 import type { LlmCall, PromptCaching } from "../request/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../request/provider.ts";
 import { withoutCollection } from "../request/read-request.ts";
-import type { Feature } from "../request/rejected-features.ts";
+import { type Feature, type OmittedFeature, omittedFeatures, withoutFeature } from "../request/rejected-features.ts";
 import { LlmRejection } from "./rejections.ts";
 
 const OPTION = peerInput("client/llm-option");
@@ -111,9 +111,18 @@ export function planRequest(
   };
   const translation = isNative ? undefined : translationBetween(clientFormat, format);
   if (!isNative && translation === undefined) throw unsupported(clientFormat, provider.name);
-  const isEdited = translation !== undefined || provider.needsAdapting?.(call) === true;
+  const used = fieldsThatMayLack(llm, target, format);
+  const omitted = used.filter((feature) => target.memory.rejectedFeatures.has(feature));
+  const kept = used.filter((feature) => !omitted.includes(feature));
+  const isEdited = translation !== undefined || omitted.length > 0 || provider.needsAdapting?.(call) === true;
+  const ownFeatures =
+    asksForUsage && !(isNative && llm.scan.streamOptionsSpan !== undefined)
+      ? STREAM_OPTIONS
+      : format === "responses"
+        ? replaceableFeatures(llm, target)
+        : NO_FEATURES;
   const unmarkedBody = (): readonly Buffer[] => nativeBody(llm, call, options, asksForUsage, provider.modelInBody);
-  const bodies = isEdited ? treeBodies(llm, call, translation, context, asksForUsage, target, env) : undefined;
+  const bodies = isEdited ? treeBodies(llm, call, translation, context, asksForUsage, omitted, target, env) : undefined;
   return {
     call,
     path: target.pathOverride ?? upstreamPath(call, target),
@@ -127,18 +136,14 @@ export function planRequest(
     translation,
     context,
     hidesUsage: isNative && asksForUsage && !includeUsage,
-    features:
-      asksForUsage && !(isNative && llm.scan.streamOptionsSpan !== undefined)
-        ? STREAM_OPTIONS
-        : format === "responses"
-          ? replaceableFeatures(llm, target)
-          : NO_FEATURES,
+    features: kept.length > 0 ? [...ownFeatures, ...kept] : ownFeatures,
     framing:
       !isNative && clientFormat === "generateContent" && !/(?:^|&)alt=sse(?:&|$)/.test(query) ? "array" : "events",
   };
 }
 
 const NO_FEATURES: readonly Feature[] = [];
+const NO_OMITTED: readonly OmittedFeature[] = [];
 const STREAM_OPTIONS: readonly Feature[] = ["stream_options"];
 const RESPONSES: readonly Feature[] = ["responses"];
 const NAMESPACES: readonly Feature[] = ["namespaces", "responses"];
@@ -158,6 +163,16 @@ function replaceableFeatures(llm: LlmCall, { provider, pathOverride }: Candidate
   if (format !== "responses" || operation !== "call" || provider.mayLackResponses !== true) return NO_FEATURES;
   if (pathOverride !== undefined) return NO_FEATURES;
   return llm.bytes.includes(NAMESPACE) ? NAMESPACES : RESPONSES;
+}
+
+function fieldsThatMayLack(llm: LlmCall, { provider }: Target, format: Format): readonly OmittedFeature[] {
+  return format === "chat" && provider.mayLackFields === true ? omittedFeatures(llm.bytes) : NO_OMITTED;
+}
+
+/** Returns whether the call is sent without a feature that the server rejected before. */
+export function omitsFeatures(llm: LlmCall, target: Target, format: Format): boolean {
+  const { rejectedFeatures } = target.memory;
+  return rejectedFeatures.size > 0 && fieldsThatMayLack(llm, target, format).some((one) => rejectedFeatures.has(one));
 }
 
 function upstreamPath(call: UpstreamCall, target: Candidate["target"]): string {
@@ -248,10 +263,11 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
     const name = pairs[i] as string;
     if (!isForwarded(name, replaces)) continue;
     if (listed?.includes(name) && listed.split(",").some((one) => one.trim() === name)) continue;
-    headers.add(name, pairs[i + 1] as string);
+    headers.addFrom(exchange.request.headers, i);
   }
   if (key !== undefined) addKey(headers, target.provider.credential, key);
-  for (const [name, value] of Object.entries(target.provider.headers)) if (!headers.has(name)) headers.add(name, value);
+  const own = target.provider.headers;
+  for (const name in own) if (!headers.has(name)) headers.add(name, own[name] as string);
   headers.add("accept-encoding", "identity");
   if (plan.translation) {
     headers.set("content-type", "application/json");
@@ -259,7 +275,8 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
     // Only the Messages format reads this header.
     if (plan.call.format !== "messages") headers.delete("anthropic-beta");
   }
-  const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
+  let size = 0;
+  for (const piece of plan.body) size += piece.length;
   headers.add("content-length", String(size));
   return { method: exchange.request.method, path: plan.path, headers, body: joinBody(plan.body, size) };
 }
@@ -297,12 +314,18 @@ function unsupported(format: Format, provider: string): LlmRejection {
   });
 }
 
+function withUsage(body: Members): Members {
+  const { stream_options: options } = body;
+  return { ...body, stream_options: { ...(isMembers(options) ? options : {}), include_usage: true } };
+}
+
 export function treeBodies(
   llm: LlmCall,
   call: UpstreamCall,
   translation: Translation | undefined,
   context: TranslationContext,
   asksForUsage: boolean,
+  omitted: readonly OmittedFeature[],
   { provider }: Target,
   env: Pick<PlanOptions, "tree" | "newId">,
 ): readonly (readonly Buffer[])[] {
@@ -318,7 +341,9 @@ export function treeBodies(
   const write = (part: Members): readonly Buffer[] => {
     let body = translation ? translation.request(part, context) : { ...part };
     if (llm.caching) body = markPrompt(body, call.format, call.model, llm.caching);
-    if (asksForUsage) body = { ...body, stream_options: { include_usage: true } };
+    if (translation === undefined && provider.modelInBody && call.model !== "") body = { ...body, model: call.model };
+    if (asksForUsage) body = withUsage(body);
+    for (const feature of omitted) body = withoutFeature(body, feature);
     if (provider.adaptBody && provider.needsAdapting?.(call)) body = provider.adaptBody(body, call);
     return skeleton.write(body);
   };

@@ -6,8 +6,7 @@
 import { ExpectedError } from "../../base/errors.ts";
 import { InputError, type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { countItems } from "../../json/parse-cost.ts";
-import { readJson } from "../../json/read-json.ts";
+import { type ParsedTexts, readCounted } from "../../json/read-json.ts";
 import type { EncodedData, Setting, SettingName, Settings } from "./conversation.ts";
 
 const TOOL_ARGUMENTS = peerInput("client/llm-tool-arguments");
@@ -47,25 +46,12 @@ export function compact(object: Members): Members {
   return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 }
 
-/** Counts the values and names in the JSON texts of one request or response. */
-export interface ParsedTexts {
-  parsedItems?: number;
-}
-
-/** Parses the JSON text of a tool call or a tool result. The entry limits the items of all texts that `parsed` counts. */
-export function readToolText(input: PeerInput<"JSON">, json: string, parsed: ParsedTexts): unknown {
-  const items = (parsed.parsedItems ?? 0) + countItems(json);
-  if (items > input.maxItems) throw InputError.tooManyItems(input);
-  parsed.parsedItems = items;
-  return readJson(input, json);
-}
-
 /** Returns undefined if the text is not a JSON object, or exceeds a limit. */
 export function readToolMembers(input: PeerInput<"JSON">, json: string, parsed: ParsedTexts): Members | undefined {
   // Rejects prose without the cost of an exception.
   if (!/^\s*\{/.test(json)) return undefined;
   try {
-    const value = readToolText(input, json, parsed);
+    const value = readCounted(input, json, parsed);
     return isMembers(value) ? value : undefined;
   } catch (error) {
     if (error instanceof InputError) return undefined;
@@ -77,7 +63,7 @@ export function parseArguments(value: unknown, param: string, parsed: ParsedText
   if (value === undefined || value === "") return {};
   const json = text(value, param);
   try {
-    return members(readToolText(TOOL_ARGUMENTS, json, parsed), param);
+    return members(readCounted(TOOL_ARGUMENTS, json, parsed), param);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
     throw new TranslationError(param, error.problem === "form" ? "must be a JSON object, as text" : error.message);

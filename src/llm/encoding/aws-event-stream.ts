@@ -25,7 +25,7 @@ const STRING_HEADER = 7;
 const FIXED_BYTES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 export function createEventStreamReader(
-  { maxBytes }: PeerInput<"AWS event stream">,
+  { maxBytes, maxItems }: PeerInput<"AWS event stream">,
   onMessage: (message: EventStreamMessage) => void,
 ): EventStreamReader {
   /** Chunks are joined only when the prelude or the message is complete, which avoids a copy per chunk. */
@@ -51,7 +51,7 @@ export function createEventStreamReader(
           neededBytes = total;
           break;
         }
-        onMessage(readMessage(bytes.subarray(0, total)));
+        onMessage(readMessage(bytes.subarray(0, total), maxItems));
         bytes = bytes.subarray(total);
       }
       pieces = bytes.length === 0 ? [] : [bytes];
@@ -60,7 +60,7 @@ export function createEventStreamReader(
   };
 }
 
-function readMessage(frame: Buffer): EventStreamMessage {
+function readMessage(frame: Buffer, maxHeaders: number): EventStreamMessage {
   const end = frame.length - CHECKSUM_BYTES;
   if (crc32(frame.subarray(0, end)) !== frame.readUInt32BE(end))
     throw new Error("the checksum of an event stream message is wrong");
@@ -69,7 +69,10 @@ function readMessage(frame: Buffer): EventStreamMessage {
   let messageType = "event";
   let type = "";
   const headers = frame.subarray(0, payloadStart);
+  let count = 0;
   for (let at = PRELUDE_BYTES; at < payloadStart; ) {
+    count += 1;
+    if (count > maxHeaders) throw new Error(`an event stream message has more than ${maxHeaders} headers`);
     // `headers` ends before the payload, so an invalid length throws instead of reading payload bytes.
     const nameEnd = at + 1 + headers.readUInt8(at);
     const kind = headers.readUInt8(nameEnd);

@@ -8,12 +8,13 @@ import type { AuthConfig } from "../credentials/credential.ts";
 import { getPreset, PRESETS } from "../providers/openai.ts";
 import { matchPattern } from "../request/named-models.ts";
 import type { Cooldown } from "./health.ts";
-import { modelScope, scopesWithoutFailover } from "./model-policies.ts";
 import {
   type ConditionInput,
   createModelTable,
   type ModelEntry,
   type ModelTable,
+  modelScope,
+  scopesWithoutFailover,
   type TargetGroup,
 } from "./model-table.ts";
 import type {

@@ -33,6 +33,7 @@ export function openAiCompatible(name: string, baseUrl: string, options: Compati
     modelInBody: true,
     asksForStreamUsage: options.streamUsage,
     mayLackResponses: options.responses && url.hostname !== "api.openai.com",
+    mayLackFields: url.hostname !== "api.openai.com",
     chat: options.chat,
     modelList: { path: "/models", member: "data", id: "id" },
     upstreamFormat(client) {

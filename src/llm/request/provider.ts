@@ -45,6 +45,8 @@ export interface ModelListEndpoint {
 export interface Provider {
   /** True for servers with OpenAI's API that may lack its Responses API. */
   readonly mayLackResponses?: boolean;
+  /** True for servers with OpenAI's API that may reject parts of a chat completion. */
+  readonly mayLackFields?: boolean;
   /** Telemetry (`gen_ai.provider.name`) and price catalogs use this name. */
   readonly name: string;
   readonly origin: string;

@@ -8,7 +8,7 @@ import { VERSION } from "../../base/version.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import { find, insertMembers, member, removeMembers, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
-import { LISTS } from "../protocol/access.ts";
+import { LISTS, listProblem } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
@@ -19,7 +19,6 @@ import {
   serverFailure,
 } from "../protocol/call.ts";
 import { type ClientRequest, editedRequest, INVALID_PARAMS, type ServerMessage } from "../protocol/json-rpc.ts";
-import { listProblem } from "../protocol/list-check.ts";
 import { itemName, type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import type { ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type Names, renamedItem } from "./names.ts";

@@ -1,12 +1,25 @@
 /**
- * Validates HTTP requests of clients, finds the session, and returns the action that the caller must run.
+ * Validates HTTP requests of clients, finds the session, and returns the action that the caller must run. Requests from
+ * web pages of other sites (DNS rebinding and cross-site requests) are rejected.
  */
 import { ExpectedError } from "../../base/errors.ts";
 import { readForm } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { GatewayRequest } from "../../core/exchange.ts";
+import { escapeControls } from "../../base/safe-text.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
+import { isLoopbackPeer } from "../../core/source.ts";
 import { HeaderList } from "../../http/headers.ts";
+import {
+  authorityOfOrigin,
+  type CanonicalHost,
+  canonicalPattern,
+  hostOf,
+  isLoopbackHost,
+  isOwnOrigin,
+  matchesHost,
+} from "../../http/host.ts";
 import type { ServerError } from "../protocol/call.ts";
 import {
   type ClientMessage,
@@ -33,8 +46,49 @@ import {
   PROTOCOL_VERSION,
   UNSUPPORTED_VERSION,
 } from "../protocol/protocol-version.ts";
-import { type EventPlace, parseEventId } from "../session/event-log.ts";
+import { type EventPlace, parseEventId } from "../session/event-stream.ts";
 import type { Session } from "../session/session.ts";
+
+/** Host names have no port. `*.example.com` matches all subdomains. */
+interface TrustedHosts {
+  has(host: CanonicalHost): boolean;
+}
+
+const QUOTED_CHARS = 100;
+
+export const ANY_HOST: TrustedHosts = { has: () => true };
+
+export function trustedHosts(names: readonly string[]): TrustedHosts {
+  const patterns = names.map(canonicalPattern);
+  return { has: (host) => patterns.some((pattern) => matchesHost(pattern, host)) };
+}
+
+/** Throws `origin_denied` if the host or the origin is not allowed. */
+export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
+  const { request, source } = exchange;
+  // A page that uses DNS rebinding can add forwarding headers, so forwarded requests are checked too.
+  if (isLoopbackPeer(source) && !isAllowedHost(request.host, trusted)) {
+    const host = hostOf(request.host);
+    throw new GatewayError("origin_denied", {
+      message: `the host "${escapeControls(host).slice(0, QUOTED_CHARS)}" is not allowed over a loopback address: add it to the MCP backend's "allowedHosts" or in the route's "hostnames"`,
+    });
+  }
+  const origin = request.headers.get("origin");
+  if (origin === undefined || exchange.originAllowed === true || isAllowedOrigin(origin, request.host)) return;
+  throw new GatewayError("origin_denied", {
+    message: `the origin "${escapeControls(origin).slice(0, QUOTED_CHARS)}" is not allowed: add it to the route's "cors.allowOrigins"`,
+  });
+}
+
+function isAllowedHost(authority: string, trusted: TrustedHosts): boolean {
+  const host = hostOf(authority);
+  return isLoopbackHost(host) || trusted.has(host);
+}
+
+function isAllowedOrigin(origin: string, authority: string): boolean {
+  const named = authorityOfOrigin(origin);
+  return named !== undefined && (isLoopbackHost(named.name) || isOwnOrigin(origin, authority));
+}
 
 const QUERY = peerInput("client/query");
 
@@ -71,7 +125,7 @@ export type ClientAction =
   | { readonly kind: "stateless"; readonly request: ClientRequest }
   | { readonly kind: "ignored" };
 
-export type Note = ClientNotification | ClientResponse;
+type Note = ClientNotification | ClientResponse;
 
 export class RequestRejection extends ExpectedError {
   readonly reply: Reply;
@@ -95,7 +149,7 @@ export class RequestRejection extends ExpectedError {
   }
 }
 
-export interface SessionFinder {
+interface SessionFinder {
   find(id: string): Session | undefined;
 }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Exchange, NO_BODY } from "../../core/exchange.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { ANY_HOST, guardOrigin, trustedHosts } from "./origin-guard.ts";
+import { ANY_HOST, guardOrigin, trustedHosts } from "./http-request.ts";
 
 function exchange(parts: { host: string; origin?: string; peer?: string; originAllowed?: boolean }): Exchange {
   const made = new Exchange({

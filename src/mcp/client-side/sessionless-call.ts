@@ -56,8 +56,7 @@ import {
   responseOutcome,
 } from "../session/call-outcome.ts";
 import type { ClientGroup } from "../session/client-group.ts";
-import { totalBytes } from "../session/event-log.ts";
-import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS, sendPieces } from "../session/event-stream.ts";
+import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS, sendPieces, totalBytes } from "../session/event-stream.ts";
 import type { SessionStore } from "../session/session-store.ts";
 
 const OWN_MESSAGE = peerInput("gateway/mcp-message");

@@ -17,7 +17,7 @@ export interface LoadedApi {
 
 const WORKER_FILE = "description-worker.js";
 /** Parsing a smaller description takes a few milliseconds. */
-const SMALL_JSON_CHARS = 256 * 1024;
+export const SMALL_JSON_CHARS = 256 * 1024;
 const MAX_CONVERSION_MS = 60_000;
 const MAX_CONVERSION_MIB = 256;
 

@@ -228,6 +228,35 @@ test("the fields of a form have their declared types", () => {
     assert.throws(() => sent([], { body: wrong }, form), ArgumentProblem, JSON.stringify(wrong));
 });
 
+/** Printable or not, each character of the first 256, and some that look like them or that end a line. */
+const CHARACTERS = [
+  ...[...Array(256).keys()].map((code) => String.fromCharCode(code)),
+  ..."\u2028\u2029\ufeff＂；＝😀Жé٣",
+];
+const FORM_TYPES = ["application/x-www-form-urlencoded", "multipart/form-data"];
+
+for (const type of FORM_TYPES)
+  test(`the name of a free field has letters, digits, and few other characters: ${type}`, () => {
+    const form = formOf(type, { type: "object", properties: PROPERTIES, additionalProperties: true });
+    for (const character of CHARACTERS)
+      for (const name of [character, `a${character}`, `${character}a`, `a${character}b`]) {
+        const send = (): ApiRequest => sent([], { body: { [name]: "x" } }, form);
+        if (/[\p{L}\p{N}_.-]/u.test(character)) assert.doesNotThrow(send, JSON.stringify(name));
+        else assert.throws(send, ArgumentProblem, JSON.stringify(name));
+      }
+    assert.doesNotThrow(() => sent([], { body: { ["n".repeat(200)]: "x" } }, form));
+    for (const name of ["", "n".repeat(201)])
+      assert.throws(() => sent([], { body: { [name]: "x" } }, form), ArgumentProblem);
+  });
+
+test("no free field adds a part to a multipart form", () => {
+  const form = formOf("multipart/form-data", { type: "object", properties: PROPERTIES, additionalProperties: true });
+  for (const name of [
+    'a"', 'a"; filename="b', 'a"\r\n\r\nx\r\n--b\r\ncontent-disposition: form-data; name="user', "a\r\nx-b: 1", "a\n", "a%22", "a[b]", "a;b", "a=b", "a&user", "user ", "user\0",
+  ]) // biome-ignore format: a table
+    assert.throws(() => sent([], { body: { [name]: "x" } }, form), ArgumentProblem, JSON.stringify(name));
+});
+
 test("a JSON body has the declared types and is sent as it was written", () => {
   const schema = { type: "object", properties: { id: { type: "string" }, n: { type: "integer" } } };
   const json = { requestBody: { content: { "application/json": { schema } } } };

@@ -1,16 +1,17 @@
 /**
  * Applies MCP authorization. Denied items are removed from lists, and calls to denied names fail with the error for an
- * unknown name.
+ * unknown name. Responses to list requests are validated first, because merging, filters, and the name index rely on
+ * their structure.
  */
-
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
-import { slice } from "../../json/json-text.ts";
-import { type Call, type Failure, mapResultInSlices } from "./call.ts";
+import { find, slice } from "../../json/json-text.ts";
+import type { Span } from "../../json/syntax.ts";
+import { type Call, type Failure, mapResult, mapResultInSlices, runMessageSteps, serverFailure } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
-import { itemName, type ListMembers, readListContent } from "./list-content.ts";
-import { isRequestMethod } from "./message-rules.ts";
+import { itemName, type ListMembers, MAX_MEMBERS, readListContent } from "./list-content.ts";
+import { isRequestMethod, listKeyProblem } from "./message-rules.ts";
 
 export type NamedKind = "tool" | "prompt" | "resource";
 
@@ -132,4 +133,51 @@ export function* buildListResult(
 
 function named(kind: NamedKind, name: unknown): Named | undefined {
   return typeof name === "string" ? { kind, name } : undefined;
+}
+
+export function* listProblem(
+  request: ClientRequest,
+  message: ServerMessage,
+  target: string,
+): Steps<Failure | undefined> {
+  const list = LISTS[request.method];
+  if (list === undefined || message.kind !== "result") return undefined;
+  const what = yield* listContentProblem(message, list, find(request.text, 0, "params", "cursor"), request);
+  if (what === undefined) return undefined;
+  return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
+}
+
+export function checkedList(call: Call, target: string): Call {
+  if (LISTS[call.request.method] === undefined) return call;
+  return {
+    ...mapResult(call, (message) => message),
+    answered: (message) =>
+      runMessageSteps(
+        message,
+        () => listProblem(call.request, message, target),
+        (problem) => (problem ? call.failed(problem) : call.answered(message)),
+        (failure) => call.failed(failure),
+      ),
+  };
+}
+
+function* listContentProblem(
+  message: ServerMessage,
+  list: ListMembers,
+  asked: Span | undefined,
+  request: ClientRequest,
+): Steps<string | undefined> {
+  const { text } = message;
+  const { members: top, items, itemProblem } = yield* readListContent(message, list);
+  if (items === undefined) return `no list of ${list.member}`;
+  if (top.length > MAX_MEMBERS) return `a result with more than ${MAX_MEMBERS} members`;
+  const unclear = listKeyProblem(list.member, top);
+  if (unclear !== undefined) return `a result that can be read in two ways: ${unclear}`;
+  if (itemProblem !== undefined) return itemProblem;
+  const cursor = top.find(({ key }) => key === "nextCursor");
+  const next = cursor && slice(text, cursor);
+  // Some servers send null instead of omitting the cursor.
+  if (next === undefined || next === "null") return undefined;
+  if (!next.startsWith('"')) return "a cursor that is not a string";
+  return asked && slice(request.text, asked) === next ? "the same cursor again" : undefined;
 }

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { finish } from "../../base/sliced-work.ts";
-import { filterList } from "./access.ts";
+import { filterList, listProblem } from "./access.ts";
 import { asClientRequest, asResult } from "./json-rpc.ts";
-import { listProblem } from "./list-check.ts";
 import { readListContent } from "./list-content.ts";
 
 const TOOLS = { member: "tools", key: "name" };

@@ -15,10 +15,15 @@ test("a server description may have any content", () => {
 });
 
 test("a huge server description is rejected with the reason, without parsing it", () => {
-  for (const experimental of [`{"a":[${"{},".repeat(500_000)}1]}`, `${"[".repeat(60_000)}${"]".repeat(60_000)}`]) {
+  for (const experimental of [
+    `{"a":[${"{},".repeat(30_000)}1]}`,
+    `${"[".repeat(60_000)}${"]".repeat(60_000)}`,
+    `"${"a".repeat(1024 * 1024)}"`,
+    " ".repeat(1024 * 1024),
+  ]) {
     const answer = answerWith(experimental);
     assert.equal(readInitialized(answer), undefined);
     assert.equal(readDiscovered(answer), undefined);
-    assert.equal(handshakeRefusal(answer), "answered initialize with more than 20000 values and names");
+    assert.equal(handshakeRefusal(answer), "answered initialize with more than 1 MiB or 20000 values and names");
   }
 });

@@ -88,7 +88,7 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
 export function handshakeRefusal(answer: ServerMessage): string {
   if (answer.kind === "error") return "refused to initialize";
   const result = answer.kind === "result" ? parseResult(answer) : {};
-  if (result === undefined) return `answered initialize with more than ${ABOUT.maxItems} values and names`;
+  if (result === undefined) return `answered initialize with more than 1 MiB or ${ABOUT.maxItems} values and names`;
   const unclear = aboutKeyProblem(Object.keys(result));
   return unclear === undefined
     ? "answered initialize without a protocol version"
@@ -108,7 +108,7 @@ function readAbout(answer: ServerMessage): ServerAbout | undefined {
   };
 }
 
-/** Returns undefined if the result has too many values. */
+/** Returns undefined if the result is too large or has too many values. */
 function parseResult({ text }: ServerMessage): Record<string, unknown> | undefined {
   return (tryReadJson(ABOUT, text) as { result: Record<string, unknown> } | undefined)?.result;
 }

@@ -144,7 +144,10 @@ export function readyLargeAnswer(message: ServerMessage, call: Waiting): void {
     });
 }
 
-function* readyInSteps(message: ServerMessage, { request, target }: Waiting): Steps<LargeAnswer> {
+export function* readyInSteps(
+  message: ServerMessage,
+  { request, target }: Pick<Waiting, "request" | "target">,
+): Steps<LargeAnswer> {
   const { text, idStart, idEnd, members } = message;
   const bytes: Buffer[] = [];
   if (members !== undefined && !members.has("isError")) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MemoryAccount, MemoryPool } from "../../base/memory-budget.ts";
-import { EventLog, eventId, eventSuffix, parseEventId } from "./event-log.ts";
+import { EventLog, eventId, eventSuffix, parseEventId } from "./event-stream.ts";
 
 function account(limitBytes = 100_000_000): MemoryAccount {
   return new MemoryAccount(new MemoryPool(limitBytes, limitBytes), "client");

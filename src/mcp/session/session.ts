@@ -28,7 +28,7 @@ import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 import { CANCELLED, type CallOutcome, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
-import type { EventPlace } from "./event-log.ts";
+import type { EventPlace } from "./event-stream.ts";
 import { type EventStream, type Heartbeat, KEEP_ALIVE_MS } from "./event-stream.ts";
 import { type CallContext, ENDLESS, SessionCall } from "./session-call.ts";
 import type { SessionRecord, SessionRecords } from "./session-records.ts";

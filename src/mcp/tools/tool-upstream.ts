@@ -9,7 +9,7 @@ import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { Span } from "../../json/syntax.ts";
-import { buildListResult, unknownName } from "../protocol/access.ts";
+import { buildListResult, listProblem, unknownName } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
@@ -33,7 +33,6 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { listProblem } from "../protocol/list-check.ts";
 import { itemName, type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";

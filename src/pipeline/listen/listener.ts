@@ -2,14 +2,13 @@
  * Opens a listening socket, limits its connections, and stops accepting to drain.
  */
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { fairReads } from "../../http/h1/fair-reads.ts";
+import { fairReads } from "../../http/h1/socket-reads.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { ClientConnection } from "./client-connection.ts";
-import { createConnectionLimits } from "./connection-limits.ts";
 import { Http2Connection } from "./http2/http2-connection.ts";
 import { type ListenerAddress, type ListenerEnv, listenOptions } from "./listener-env.ts";
-import { type ConnectionKinds, createOpenConnections } from "./open-connections.ts";
+import { type ConnectionKinds, createConnectionLimits, createOpenConnections } from "./open-connections.ts";
 import { createProxiedConnections } from "./proxied-connections.ts";
 import { createRequestEntry } from "./request-entry.ts";
 import { createTlsAcceptor, type TlsAcceptor } from "./tls-acceptor.ts";

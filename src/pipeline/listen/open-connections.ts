@@ -1,14 +1,17 @@
 /**
- * Manages the connections and tunnels of one listener, and defines what a connection and its listener offer each other.
+ * Manages the connections and tunnels of one listener, limits those of each client address, and defines what a
+ * connection and its listener offer each other.
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { fileDescriptors } from "../../base/file-descriptors.ts";
 import { type Linked, LinkedList } from "../../base/linked-list.ts";
 import type { StreamPool } from "../../base/memory-budget.ts";
 import type { GatewayError } from "../../core/errors.ts";
 import type { RequestBody } from "../../core/exchange.ts";
 import type { ReceivedHead } from "../../http/request-head.ts";
 import type { Served } from "../phases/pipeline-env.ts";
+import { addressKey } from "./backlog.ts";
 import { type StreamShare, streamShares } from "./http2/stream-shares.ts";
 import { watchIdle } from "./idle.ts";
 import type { ListenerEnv } from "./listener-env.ts";
@@ -16,7 +19,7 @@ import { type EntrySink, nameOf, type Rejection, type RequestEntry } from "./req
 import type { ResponseOwner } from "./response-writer.ts";
 import { Tunnel } from "./tunnel.ts";
 
-export interface Sweeper {
+interface Sweeper {
   readonly sweeps: number;
   readonly sweepMs: number;
 }
@@ -55,7 +58,7 @@ export interface OpenConnection extends Linked<OpenConnection> {
   destroy(): void;
 }
 
-export interface JoinedConnections {
+interface JoinedConnections {
   readonly client: Duplex;
   readonly backend: Duplex;
   /** The client sent these bytes after its request. */
@@ -244,4 +247,70 @@ export function createOpenConnections(
 
 function ignore(): void {
   // Nothing waits for the drain yet.
+}
+
+const LOG_REJECTED_EVERY_MS = 10_000;
+
+interface ConnectionLimits {
+  /**
+   * Counts the connection for its address. Destroys it and returns false if the address has too many, or if too few
+   * file descriptors are left.
+   */
+  admit(socket: Socket): boolean;
+  logRejected(message: string, limit: number): void;
+}
+
+interface ConnectionLimitsEnv extends Pick<ListenerEnv, "clock" | "logger" | "isTrustedPeer"> {
+  readonly limits: Pick<ListenerEnv["limits"], "maxConnectionsPerAddress">;
+}
+
+export function createConnectionLimits(env: ConnectionLimitsEnv): ConnectionLimits {
+  let rejected = 0;
+  let nextLogMs = 0;
+  const perAddress = new Map<string, number>();
+
+  function logRejected(message: string, limit: number): void {
+    rejected += 1;
+    const nowMs = env.clock.monotonicMs();
+    if (nowMs < nextLogMs) return;
+    nextLogMs = nowMs + LOG_REJECTED_EVERY_MS;
+    env.logger.warn(message, { limit, refused: rejected });
+    rejected = 0;
+  }
+
+  return {
+    admit(socket) {
+      const descriptor = descriptorOf(socket);
+      if (descriptor !== undefined && !fileDescriptors.mayAccept(descriptor)) {
+        socket.destroy();
+        logRejected("connections rejected: too many files are open (ulimit -n)", descriptor);
+        return false;
+      }
+      const { remoteAddress } = socket;
+      // Connections of trusted proxies and of Unix sockets are not limited.
+      if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;
+      const address = addressKey(remoteAddress);
+      const open = perAddress.get(address) ?? 0;
+      const limit = env.limits.maxConnectionsPerAddress;
+      if (open >= limit) {
+        socket.destroy();
+        logRejected("connections rejected: one address has too many open", limit);
+        return false;
+      }
+      perAddress.set(address, open + 1);
+      socket.once("close", () => {
+        const left = (perAddress.get(address) ?? 0) - 1;
+        if (left > 0) perAddress.set(address, left);
+        else perAddress.delete(address);
+      });
+      return true;
+    },
+    logRejected,
+  };
+}
+
+/** Returns undefined on systems without numbered sockets. */
+function descriptorOf(socket: Socket): number | undefined {
+  const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } | null };
+  return handle?.fd;
 }

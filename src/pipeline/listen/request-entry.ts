@@ -105,7 +105,7 @@ export function createRequestEntry(
         proxied,
         isForwarded: isForwarded || peer.proxied !== undefined ? true : undefined,
         identity: identityOf?.(socket),
-        ...(served.listener.tls?.parts === undefined ? {} : { serverName: serverNameOf(socket) }),
+        serverName: served.listener.tls?.parts === undefined ? undefined : serverNameOf(socket),
       },
       request,
       startedAt: env.clock.now(),

@@ -11,7 +11,7 @@ import type { Linked, LinkedList } from "../../base/linked-list.ts";
 import type { StreamPool } from "../../base/memory-budget.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import type { ParsedRequest } from "../../http/h1/parse-request-head.ts";
+import type { ParsedRequest } from "../../http/h1/request-parser.ts";
 import { MESSAGE_HEADERS } from "../../http/header-rules.ts";
 import { type HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { addressKey, Backlog, type ChargedClient } from "./backlog.ts";

@@ -5,7 +5,7 @@ import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
 import type { StreamAccount, StreamPool } from "../../base/memory-budget.ts";
 import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
-import { fairReads } from "../../http/h1/fair-reads.ts";
+import { fairReads } from "../../http/h1/socket-reads.ts";
 import { closeFrame, FrameCounter } from "../../http/websocket-frames.ts";
 import { type IdleConnections, joinedConnections, type WatchedPlace } from "./idle.ts";
 

@@ -13,8 +13,7 @@ import type { WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
-import { reportRetry } from "./attempt-reports.ts";
-import { BackendCall, type CallDelivery, type CallOwner } from "./backend-call.ts";
+import { BackendCall, type CallDelivery, type CallOwner, reportRetry } from "./backend-call.ts";
 
 /** Receives the outcomes that end the attempts of a request. */
 export interface AttemptOwner {

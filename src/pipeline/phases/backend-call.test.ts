@@ -15,8 +15,7 @@ import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
 import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
-import { BackendCall, backendError, type CallDelivery } from "./backend-call.ts";
-import { timeoutDetail } from "./time-limits.ts";
+import { BackendCall, backendError, type CallDelivery, timeoutDetail } from "./backend-call.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "next", "upgraded", "abort", "resume", "timeout"] as const;
 type Event = (typeof EVENTS)[number] | "defect";

@@ -1,25 +1,27 @@
 /**
  * Makes one call to a backend: enforces the order of its events, limits the wait for the response head, and passes the
- * response on to the delivery.
+ * response on to the delivery. Each request that the backend sends to a server is recorded as an attempt with its
+ * response or failure, and reported to the trace.
  */
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { shortageCode } from "../../base/file-descriptors.ts";
-import type { ServedModel } from "../../core/attempts.ts";
+import { Attempt, describeAttempt, type ServedModel } from "../../core/attempts.ts";
 import type { BackendProblem, BackendRun, PreparedCall, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
 import { asGatewayError } from "../../core/reply.ts";
+import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { AttemptFailure, Targets } from "../../core/targets.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
 import { HttpClientError } from "../../http/http-client.ts";
+import { bodyBytes, captureSentBody } from "../../record/recorded-bodies.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
-import { reportAttempt, reportFailure, reportHead, reportMiss, reportResponse } from "./attempt-reports.ts";
+import type { Trace } from "../../record/trace/trace.ts";
 import type { Delivery } from "./delivery.ts";
-import { headLimitMs, requestDeadline, timeoutDetail, UNLIMITED } from "./time-limits.ts";
 
 export function backendError(error: unknown): GatewayError {
   if (!(error instanceof HttpClientError)) return asGatewayError(error);
@@ -94,6 +96,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     attempts.startCall();
     upstream.startedMs = this.#owner.clock.monotonicMs();
     upstream.headMs = undefined;
+    upstream.isCalled = false;
     const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
     // The default timeout does not apply while the client's body is still arriving.
     const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
@@ -146,7 +149,8 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     this.#targets = targets;
     // If the backend's call has returned, its wait did not allow for the other targets.
     if (isFirst && targets !== undefined && this.#run !== undefined && this.#state === "waiting") this.#arm(false);
-    this.#exchange.upstream.isCalled = true;
+    // The gateway's own answers, for example from its cache, are named `internal:cache`.
+    if (!target.startsWith("internal:")) this.#exchange.upstream.isCalled = true;
     reportAttempt(this.#exchange, this.#owner, target, sent, served);
   }
 
@@ -307,4 +311,172 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     this.abort();
     this.#owner.broke(thrown);
   }
+}
+
+interface AttemptReportEnv {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+}
+
+function reportAttempt(
+  exchange: Exchange,
+  { clock, redaction }: AttemptReportEnv,
+  target: string,
+  sent: Sent | undefined,
+  served: ServedModel | undefined,
+): void {
+  const { attempts, trace } = exchange;
+  const attempt = new Attempt(target, clock.monotonicMs(), served);
+  attempt.isReported = sent !== undefined && (sent.over === "stdio" || sent.isReported === true);
+  attempt.spanId = exchange.records.spans?.attemptSpanId();
+  attempts.add(attempt, sent?.over === "stdio" ? sent.hasResult : attempt.isReported);
+  if (trace !== undefined) traceSent(exchange, trace, redaction, target, sent);
+}
+
+function traceSent(
+  exchange: Exchange,
+  trace: Trace,
+  redaction: Redaction,
+  target: string,
+  sent: Sent | undefined,
+): void {
+  const { headers, body } = exchange.request;
+  const state = sent ? sentState(exchange, target, sent, redaction) : requestState(exchange, redaction);
+  trace.point({ type: "requestSnapshot", stage: "final request", requestState: state });
+  trace.point({ type: "backendCallStart", target });
+  if (sent === undefined) captureSentBody(trace, bodyBytes(body), headers.get("content-type"));
+  else if (sent.over === "stdio") captureSentBody(trace, Buffer.from(sent.line), "application/json");
+  else captureSentBody(trace, sent.request.body, sent.request.headers.get("content-type"));
+}
+
+/** Reports a response head or an MCP result. Without `target`, it is that of the last attempt. */
+function reportResponse(
+  exchange: Exchange,
+  env: AttemptReportEnv,
+  status: number,
+  headers: HeaderList,
+  target?: string,
+  nowMs = env.clock.monotonicMs(),
+): void {
+  const { attempts, trace, upstream } = exchange;
+  const awaited = attempts.takeAwaited(target);
+  const attempt = awaited ?? attempts.last;
+  if (attempt !== undefined) attempt.status = status;
+  reportResult(exchange, attempt, nowMs, target, undefined);
+  if (trace !== undefined) {
+    const times =
+      awaited === undefined
+        ? { startedMs: upstream.startedMs, headMs: upstream.headMs ?? nowMs }
+        : { startedMs: awaited.startedMs, headMs: nowMs };
+    const state = receivedState(exchange, status, headers, times, env.redaction, env.clock);
+    trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
+  }
+  releaseSnapshots(exchange);
+}
+
+/** Reports the head of the backend's response, unless the backend reports the responses of its servers itself. */
+function reportHead(
+  exchange: Exchange,
+  env: AttemptReportEnv,
+  status: number,
+  headers: HeaderList,
+  nowMs?: number,
+): void {
+  const { last } = exchange.attempts;
+  if (last !== undefined && !last.hasResult && !last.isReported)
+    reportResponse(exchange, env, status, headers, undefined, nowMs);
+}
+
+/** Reports that a target did not respond. */
+function reportMiss(exchange: Exchange, env: AttemptReportEnv, reason: string, target: string): void {
+  const { attempts } = exchange;
+  const attempt = attempts.takeAwaited(target) ?? attempts.last;
+  if (attempt !== undefined) reportResult(exchange, attempt, env.clock.monotonicMs(), target, reason);
+  releaseSnapshots(exchange);
+}
+
+/** Reports the failure of the backend's call, which may not have reached a server. */
+function reportFailure(exchange: Exchange, env: AttemptReportEnv, reason: string): void {
+  reportResult(exchange, exchange.attempts.last, env.clock.monotonicMs(), undefined, reason);
+}
+
+/** Reports that another attempt replaces the last one. */
+export function reportRetry(exchange: Exchange, env: AttemptReportEnv, reason: string): void {
+  const { attempts, trace } = exchange;
+  const { last } = attempts;
+  // A target that got no request, for example for want of a credential, follows an attempt that was replaced before.
+  if (last === undefined || last.retryReason !== undefined) return;
+  if (!last.hasResult) reportResult(exchange, last, env.clock.monotonicMs(), undefined, reason);
+  last.retryReason = reason;
+  const kind = last.provider === undefined ? "retry" : "failover";
+  trace?.point({ type: "policyEvent", kind, details: { ...describeAttempt(last) } }, "warn");
+}
+
+function reportResult(
+  { trace, upstream }: Exchange,
+  attempt: Attempt | undefined,
+  nowMs: number,
+  target: string | undefined,
+  error: string | undefined,
+): void {
+  if (attempt !== undefined) {
+    attempt.resultMs = nowMs;
+    attempt.error = error;
+  }
+  if (trace === undefined) return;
+  const status = error === undefined ? (attempt?.status ?? null) : null;
+  const severity = error !== undefined || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
+  const whose = target === undefined ? {} : { target };
+  const startedMs = attempt?.startedMs ?? upstream.startedMs ?? nowMs;
+  trace.span(startedMs, { type: "backendCallResult", status, error: error ?? null, ...whose }, severity);
+}
+
+function releaseSnapshots({ attempts, upstream }: Exchange): void {
+  if (!attempts.areAwaited) upstream.releaseSnapshots();
+}
+
+/** A timeout of `0s` means no limit, as in the Gateway API. */
+const UNLIMITED = 0;
+
+/** Returns the deadline of the whole request on the monotonic clock, or undefined if it has none. */
+function requestDeadline({ requestTimeoutMs }: Settings, startedMs: number): number | undefined {
+  return requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED ? undefined : startedMs + requestTimeoutMs;
+}
+
+/**
+ * Returns the timeout for the response head of the current target, with `spares` more targets to try after it.
+ * `backendRequestTimeout` applies to each target and `requestTimeout` to the whole request. Without either, the
+ * backend's default applies to each target.
+ */
+function headLimitMs(
+  settings: Settings,
+  defaultMs: number,
+  deadlineMs: number | undefined,
+  nowMs: number,
+  spares: number,
+): number {
+  const { backendTimeoutMs, requestTimeoutMs } = settings;
+  const perTargetMs = backendTimeoutMs ?? (requestTimeoutMs === undefined ? defaultMs : undefined);
+  if (deadlineMs === undefined) return perTargetMs ?? UNLIMITED;
+  const leftMs = Math.max(1, deadlineMs - nowMs);
+  // If only the whole request has a timeout, the remaining targets share the remaining time.
+  if (perTargetMs === undefined) return leftMs / (1 + spares);
+  return perTargetMs === UNLIMITED ? leftMs : Math.min(perTargetMs, leftMs);
+}
+
+/** Describes an expired `headLimitMs` with the setting that an operator can change. */
+export function timeoutDetail(settings: Settings, defaultMs: number, limitMs: number, spares: number): string {
+  const { backendTimeoutMs, requestTimeoutMs } = settings;
+  const after = "no response headers within";
+  if (backendTimeoutMs !== undefined && backendTimeoutMs === limitMs)
+    return `${after} ${durationText(backendTimeoutMs)} (timeout.backendRequestTimeout)`;
+  if (requestTimeoutMs === undefined)
+    return `${after} ${durationText(defaultMs)} (the default of timeout.requestTimeout)`;
+  const isShare = backendTimeoutMs === undefined && spares > 0;
+  const share = isShare ? `${durationText(limitMs)}, a share of ` : "";
+  return `${after} ${share}${durationText(requestTimeoutMs)} (timeout.requestTimeout)`;
+}
+
+function durationText(ms: number): string {
+  return ms < 1_000 ? `${Math.round(ms)} ms` : `${Math.round(ms / 100) / 10} s`;
 }

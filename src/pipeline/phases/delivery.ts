@@ -1,15 +1,18 @@
 /**
  * Implements the response half of the pipeline: response hooks from inner to outer scopes, the head, the body with
- * backpressure, and the settle phase.
+ * backpressure, and the settle phase. A failure gets an error response if no response has started, and otherwise closes
+ * the connection. The first error response passes the response hooks, a second one skips them, and a third failure closes
+ * the connection.
  */
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { BackendRun } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { BodyFilter, Exchange, GatewayResponse } from "../../core/exchange.ts";
 import { type CompiledPolicy, type CompiledScope, type Outcome, rejectPromise } from "../../core/policy.ts";
-import type { Reply } from "../../core/reply.ts";
+import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { responseState, withCurrentDurations } from "../../core/snapshot.ts";
+import type { Route } from "../../core/topology.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { BodyCapture } from "../../record/recorded-bodies.ts";
 import { FilteredResponse } from "./filtered-response.ts";
@@ -19,7 +22,7 @@ import { runResponseHooks } from "./run-hooks.ts";
 /** Limits the response body that an expression can read. */
 const MAX_HELD_BYTES = peerInput("backend/response-body").maxBytes;
 
-export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect" | "dry">;
+type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect" | "dry">;
 
 export class Delivery {
   /** Lists the entered scopes, outermost first. */
@@ -358,7 +361,7 @@ function contentLength(headers: HeaderList): number {
 
 const NONE: readonly CompiledPolicy[] = [];
 
-export type SettleEnv = Pick<PipelineEnv, "settled" | "defect" | "dry">;
+type SettleEnv = Pick<PipelineEnv, "settled" | "defect" | "dry">;
 
 /** If an observer or a hook throws, the exception is reported and the remaining steps still run. */
 export function settle(
@@ -386,5 +389,71 @@ export function guarded(env: Pick<SettleEnv, "defect">, exchange: Exchange, acti
     action();
   } catch (error) {
     env.defect(exchange, error);
+  }
+}
+
+const MAX_FAILURES = 2;
+
+type FailureEnv = Pick<PipelineEnv, "redaction" | "defect">;
+
+export type FailureDelivery = Pick<Delivery, "run" | "isDone" | "canReplace" | "reply" | "breakOff">;
+
+/** Returns the error in the format of the route's first backend that has one, or undefined. */
+export function backendErrorReply(
+  route: Route | undefined,
+  exchange: Exchange,
+  error: GatewayError,
+): Reply | undefined {
+  for (const { backend } of route?.backends ?? []) if (backend.errorReply) return backend.errorReply(exchange, error);
+  return undefined;
+}
+
+export class Failures {
+  readonly #env: FailureEnv;
+  readonly #exchange: Exchange;
+  readonly #delivery: FailureDelivery;
+  readonly #shape: (error: GatewayError) => Reply | undefined;
+  #count = 0;
+
+  constructor(
+    env: FailureEnv,
+    exchange: Exchange,
+    delivery: FailureDelivery,
+    shape: (error: GatewayError) => Reply | undefined,
+  ) {
+    this.#env = env;
+    this.#exchange = exchange;
+    this.#delivery = delivery;
+    this.#shape = shape;
+  }
+
+  answer(thrown: unknown): void {
+    const error = asGatewayError(thrown);
+    if (error.code === "internal") this.#env.defect(this.#exchange, error.cause ?? error);
+    if (this.#delivery.isDone) return;
+    this.#note(error);
+    const { run } = this.#delivery;
+    this.#delivery.run = undefined;
+    run?.abort();
+    if (!this.#delivery.canReplace || this.#count >= MAX_FAILURES) {
+      this.#delivery.breakOff();
+      return;
+    }
+    this.#count += 1;
+    try {
+      this.#delivery.reply(this.#shape(error) ?? errorReply(error), this.#count === 1);
+    } catch (again) {
+      this.answer(again);
+    }
+  }
+
+  /** A reason may quote the client's request, so credentials are redacted in the log and the trace. */
+  #note({ code, source, message, detail }: GatewayError): void {
+    const {
+      request,
+      credentials: { secrets },
+    } = this.#exchange;
+    const shown = detail && this.#env.redaction.scrub(detail, request.headers.pairs, secrets);
+    this.#exchange.failure = { code, source, message, detail: shown };
   }
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
-import { type FailureDelivery, Failures } from "./failures.ts";
+import { type FailureDelivery, Failures } from "./delivery.ts";
 
 /** What the client and the log get. `hooksThrow` makes the response fail that many times. */
 function setup(state: { isDone?: boolean; canReplace?: boolean; hooksThrow?: number } = {}) {

@@ -15,8 +15,9 @@ import type { ListenerScopes, Route, WeightedBackend } from "../../core/topology
 import type { HeaderList } from "../../http/headers.ts";
 import { withholdCredentials } from "../../identity/access/withheld-credentials.ts";
 import type { RequestStage } from "../../record/trace/record.ts";
-import { chooseBackend, chooseBySession } from "../route/choose-backend.ts";
 import {
+  chooseBackend,
+  chooseBySession,
   matchEarly,
   rejectAmbiguousPath,
   rejectMisdirected,
@@ -24,10 +25,8 @@ import {
   selectScopes,
 } from "../route/match-route.ts";
 import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
-import { type BeforeCallRun, beforeCall } from "./before-call.ts";
-import { BodyRules } from "./body-rules.ts";
-import { Delivery } from "./delivery.ts";
-import { backendErrorReply, Failures } from "./failures.ts";
+import { type BeforeCallRun, BodyRules, beforeCall } from "./before-call.ts";
+import { backendErrorReply, Delivery, Failures } from "./delivery.ts";
 import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { policiesOf, runAdmission, runRequestHooks } from "./run-hooks.ts";

@@ -105,12 +105,12 @@ export function runAdmission(
   done: () => void,
 ): void {
   const moment = ADMISSION[on];
-  let admitted: readonly Admitted[] = [];
+  const admitted: Admitted[] = [];
   for (const policy of policies) {
     const startedMs = run.clock.monotonicMs();
     try {
       const charge = rejectPromise("admit", policy.hooks.admit?.[on]?.(run.exchange));
-      if (charge) admitted = [...admitted, { policy, charge }];
+      if (charge) admitted.push({ policy, charge });
     } catch (error) {
       refuse(run, policy, moment, startedMs, error);
       return;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
-import { chooseBackend, chooseBySession } from "./choose-backend.ts";
+import { chooseBackend, chooseBySession } from "./match-route.ts";
 
 function weighted(...weights: number[]): Route {
   const backends = weights.map(

@@ -3,7 +3,7 @@
  * reading. Judged by Node's parser, by the URL parser of the platform and by rules written a second time from the RFCs.
  */
 import { peerInput } from "../../../src/base/peer-inputs.ts";
-import type { ParsedRequest } from "../../../src/http/h1/parse-request-head.ts";
+import type { ParsedRequest } from "../../../src/http/h1/request-parser.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { RequestError, type RequestHead, readRequestHead } from "../../../src/http/request-head.ts";
 import type { Random } from "../../support/random.ts";

@@ -1,5 +1,6 @@
 /** Hostile inputs of the HTTP, TLS, and WebSocket readers. */
 import { peerInput } from "../../../src/base/peer-inputs.ts";
+import { linearRegex } from "../../../src/base/regex.ts";
 import { readClientHello } from "../../../src/http/client-hello.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { ResponseParser } from "../../../src/http/h1/response-parser.ts";
@@ -7,7 +8,8 @@ import { parseStreamHead } from "../../../src/http/h2/parse-stream-head.ts";
 import { readProxyHeader } from "../../../src/http/proxy-protocol.ts";
 import { type ReceivedHead, readRequestHead } from "../../../src/http/request-head.ts";
 import { FrameCounter } from "../../../src/http/websocket-frames.ts";
-import { cut, type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
+import { cut, type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES, together } from "../hostile.ts";
+import { endTurn } from "../turns.ts";
 
 const PROXY_HEADER = peerInput("client/proxy-header");
 const HELLO = peerInput("client/tls-hello");
@@ -28,6 +30,18 @@ const headLines = {
 
 /** Below the limit of 16 KiB, and beyond it. */
 const HEAD_BYTES = 5_000;
+
+/** Routes match paths and headers with patterns. */
+const ROUTE_PATTERNS = ["a+b", "(a*)*b", "^/a(b|ab)*$", "[^/]+/[^/]+$", "(?i)x.*y"].map((source) =>
+  linearRegex(peerInput("file/pattern"), source),
+);
+const matchedTexts = {
+  "one large text": (n: number) => "x".repeat(n),
+  "almost a match": (n: number) => "a".repeat(n),
+  "many matches": (n: number) => "ab".repeat(n / 2),
+  "many segments": (n: number) => "/a".repeat(n / 2),
+  "other characters": (n: number) => "é".repeat(n),
+};
 
 function readRequests(bytes: Buffer, pieceBytes: number): string {
   let requests = 0;
@@ -187,22 +201,32 @@ export const httpInputs = {
     read: (bytes) => readClientHello(HELLO, bytes).state,
     bytes: HEAD_BYTES,
   }),
-  "client/http1-head": hostile<Buffer>({
-    shapes: {
-      ...mapShapes(headLines, (lines) => latin1(`GET / HTTP/1.1\r\nhost: a\r\n${lines}\r\n`)),
-      "one large path": (n) => latin1(`GET /${"a".repeat(n)} HTTP/1.1\r\nhost: a\r\n\r\n`),
-      "many segments": (n) => latin1(`GET ${"/a".repeat(n / 2)} HTTP/1.1\r\nhost: a\r\n\r\n`),
-      "dot segments": (n) => latin1(`GET ${"/a/..".repeat(n / 5)} HTTP/1.1\r\nhost: a\r\n\r\n`),
-      "escaped path": (n) => latin1(`GET /${"%41".repeat(n / 3)} HTTP/1.1\r\nhost: a\r\n\r\n`),
-      "one large host": (n) => latin1(`GET / HTTP/1.1\r\nhost: ${"a.".repeat(n / 2)}\r\n\r\n`),
-      "never completed": (n) => latin1(`GET / HTTP/1.1\r\nhost: a\r\n${"x: y\r\n".repeat(n / 6)}`),
-      "never completed line": (n) => latin1(`GET /${"\r".repeat(n)}`),
-      "empty lines": (n) => latin1("\r\n".repeat(n / 2)),
-      "many requests": (n) => latin1("GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(n / 28)),
-    },
-    read: readRequests,
-    pieces: STREAM_PIECES,
-    bytes: HEAD_BYTES,
+  "client/http1-head": together({
+    parser: hostile<Buffer>({
+      shapes: {
+        ...mapShapes(headLines, (lines) => latin1(`GET / HTTP/1.1\r\nhost: a\r\n${lines}\r\n`)),
+        "one large path": (n) => latin1(`GET /${"a".repeat(n)} HTTP/1.1\r\nhost: a\r\n\r\n`),
+        "many segments": (n) => latin1(`GET ${"/a".repeat(n / 2)} HTTP/1.1\r\nhost: a\r\n\r\n`),
+        "dot segments": (n) => latin1(`GET ${"/a/..".repeat(n / 5)} HTTP/1.1\r\nhost: a\r\n\r\n`),
+        "escaped path": (n) => latin1(`GET /${"%41".repeat(n / 3)} HTTP/1.1\r\nhost: a\r\n\r\n`),
+        "one large host": (n) => latin1(`GET / HTTP/1.1\r\nhost: ${"a.".repeat(n / 2)}\r\n\r\n`),
+        "never completed": (n) => latin1(`GET / HTTP/1.1\r\nhost: a\r\n${"x: y\r\n".repeat(n / 6)}`),
+        "never completed line": (n) => latin1(`GET /${"\r".repeat(n)}`),
+        "empty lines": (n) => latin1("\r\n".repeat(n / 2)),
+        "many requests": (n) => latin1("GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(n / 28)),
+      },
+      read: readRequests,
+      pieces: STREAM_PIECES,
+      bytes: HEAD_BYTES,
+    }),
+    routes: hostile<string>({
+      shapes: matchedTexts,
+      read: (text) =>
+        ROUTE_PATTERNS.map((pattern) => {
+          endTurn();
+          return pattern.test(text);
+        }).join(),
+    }),
   }),
   "client/http2-head": hostile<string[]>({
     shapes: mapShapes(

@@ -22,6 +22,7 @@ import { readingSteps, scanForm } from "../../../src/llm/request/read-request.ts
 import { estimateSteps } from "../../../src/llm/usage/estimate-tokens.ts";
 import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
+import { maxOutputTokensSteps } from "../../../src/llm/usage/max-output-tokens.ts";
 import { createContentReader } from "../../../src/llm/usage/response-content.ts";
 import { createUsageReader } from "../../../src/llm/usage/response-usage.ts";
 import { promptMessages } from "../../../src/record/recorded-bodies.ts";
@@ -208,6 +209,17 @@ export const llmInputs = {
       return finishInTurns(new BodyTexts(skeleton.value, {} as never).guarded(guards)) !== undefined;
     },
   }),
+  "client/charged-body": hostile<Buffer>({
+    shapes: mapShapes(
+      {
+        ...jsonShapes((value) => `{"max_tokens":1,"x":${value}}`),
+        "many maxima": (n) => `{${many(n, () => '"max_tokens":1', ",")}}`,
+        "one large maximum": (n) => `{"max_tokens":${"1".repeat(n)}}`,
+      },
+      (text) => Buffer.from(text),
+    ),
+    read: (bytes) => finishInTurns(maxOutputTokensSteps(bytes)),
+  }),
   "client/llm-form": hostile<Buffer>({
     shapes: {
       "many parts": (n) => form(many(n, (i) => part(`f${i}`, "a"))),
@@ -393,7 +405,7 @@ export const llmInputs = {
   "llm-provider/guarded-text": hostile<readonly string[]>({
     shapes: {
       "many small events": (n) => Array.from({ length: n / 2 }, () => texts.chat?.("ab") ?? ""),
-      "one large event": (n) => [texts.chat?.("x".repeat(n)) ?? ""],
+      "one large event": (n) => [texts.chat?.("x".repeat(16 * n)) ?? ""],
       "many matches": (n) => Array.from({ length: n / 12 }, () => texts.chat?.("a@b.example ") ?? ""),
       "a match that never ends": (n) => Array.from({ length: n / 6 }, () => texts.chat?.("secret") ?? ""),
       "a match in small pieces": (n) =>

@@ -1,28 +1,28 @@
 /** Hostile inputs of the readers of MCP messages. */
 
 import { LineSplitter } from "../../../src/base/line-splitter.ts";
-import { peerInput } from "../../../src/base/peer-inputs.ts";
+import { type PeerInput, peerInput } from "../../../src/base/peer-inputs.ts";
+import { finish, SLICED_BYTES } from "../../../src/base/sliced-work.ts";
 import { TextPieces } from "../../../src/base/text-pieces.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
-import { jsonProblem } from "../../../src/json/validate-json.ts";
+import { jsonProblemInSteps } from "../../../src/json/validate-json.ts";
 import { decodeCursor } from "../../../src/mcp/aggregation/merge-responses.ts";
 import { resultReader } from "../../../src/mcp/openapi/api-results.ts";
 import { parseOpenApi } from "../../../src/mcp/openapi/document.ts";
+import { SMALL_JSON_CHARS } from "../../../src/mcp/openapi/load-description.ts";
 import { convertOperations } from "../../../src/mcp/openapi/operations.ts";
-import { filterList } from "../../../src/mcp/protocol/access.ts";
+import { filterList, listProblem } from "../../../src/mcp/protocol/access.ts";
 import {
   asClientRequest,
   asMembersResult,
-  asServerMessage,
   type ClientMessage,
   parseClientMessages,
   type ServerMessage,
 } from "../../../src/mcp/protocol/json-rpc.ts";
-import { listProblem } from "../../../src/mcp/protocol/list-check.ts";
 import { handshakeRefusal, readDiscovered, readInitialized } from "../../../src/mcp/server-side/upstream.ts";
-import { responseOutcome } from "../../../src/mcp/session/call-outcome.ts";
-import { parseEventId } from "../../../src/mcp/session/event-log.ts";
+import { isLargeAnswer, readyInSteps, responseOutcome } from "../../../src/mcp/session/call-outcome.ts";
+import { parseEventId } from "../../../src/mcp/session/event-stream.ts";
 import { readSessionId } from "../../../src/mcp/session/session-records.ts";
 import { Quarantine } from "../../../src/mcp/tools/quarantine.ts";
 import { guardedMessage } from "../../../src/mcp/tools/result-guard.ts";
@@ -34,7 +34,7 @@ import type { SigningKey } from "../../../src/store/signing-key.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES } from "../hostile.ts";
 import { COMPRESSIONS, compressedShapes, jsonShapes, lineShapes, noise, sseShapes } from "../shapes.ts";
-import { finishInTurns } from "../turns.ts";
+import { endTurn, finishInTurns, inWorker } from "../turns.ts";
 
 const MESSAGE = peerInput("mcp-server/http-response");
 
@@ -97,6 +97,21 @@ const anyKey: SigningKey = { sign: () => "", isSignature: () => true, isGiven: t
 const sessionId = (packed: Buffer): string =>
   `${"a".repeat(32)}.${Buffer.concat([Buffer.from([0, 0, 0, 0, 1]), packed]).toString("base64url")}.${"A".repeat(22)}`;
 
+/** Transports parse only large messages in slices. */
+function received(input: PeerInput<"JSON">, text: string) {
+  const steps = parseServerTextInSteps(input, text);
+  return text.length <= SLICED_BYTES ? finish(steps) : finishInTurns(steps);
+}
+
+function receivedMessage(text: string): ServerMessage {
+  const [message] = received(MESSAGE, text);
+  if (message === undefined || message.kind === "broken") throw new Error("not a message");
+  return message;
+}
+
+const serverEvents = (input: PeerInput<"JSON">) =>
+  hostile<string>({ shapes: serverShapes, read: (text) => received(input, text).length });
+
 function texts(message: ServerMessage): unknown {
   const guard = {
     *checked(parts: readonly string[]) {
@@ -147,7 +162,9 @@ const jsonDescriptions = {
 };
 
 function describedTools(text: string): number {
-  return finishInTurns(convertOperations(parseOpenApi(text, YAML), { reserved: [] })).byName.size;
+  const parsed = () => convertOperations(parseOpenApi(text, YAML), { reserved: [] });
+  const isSmall = text.length <= SMALL_JSON_CHARS && text.startsWith("{");
+  return (isSmall ? finishInTurns(parsed()) : inWorker(() => finish(parsed()))).byName.size;
 }
 
 const yamlDescription = hostile<string>({
@@ -156,9 +173,6 @@ const yamlDescription = hostile<string>({
 });
 
 export const mcpInputs = {
-  "openapi-server/description": hostile<string>({ shapes: jsonDescriptions, read: describedTools }),
-  "openapi-server/yaml-description": yamlDescription,
-  "file/yaml-description": yamlDescription,
   "client/mcp-message": hostile<string>({
     shapes: {
       ...clientMessages,
@@ -202,7 +216,7 @@ export const mcpInputs = {
     read(bytes, pieceBytes) {
       let messages = 0;
       const splitter = new LineSplitter(peerInput("mcp-server/stdio-lines"), (line) => {
-        messages += parseServerText(MESSAGE, line).length;
+        messages += received(MESSAGE, line).length;
       });
       for (const piece of inPieces(bytes, pieceBytes)) splitter.push(piece);
       return messages;
@@ -232,17 +246,15 @@ export const mcpInputs = {
     read(bytes, pieceBytes) {
       let messages = 0;
       const parser = createSseParser(peerInput("mcp-server/event-stream"), ({ data }) => {
-        messages += parseServerText(MESSAGE, data).length;
+        messages += received(MESSAGE, data).length;
       });
       for (const piece of inPieces(bytes, pieceBytes)) parser.push(piece);
       return messages;
     },
     pieces: STREAM_PIECES,
   }),
-  "mcp-server/event": hostile<string>({
-    shapes: serverShapes,
-    read: (data) => finishInTurns(parseServerTextInSteps(MESSAGE, data)).length,
-  }),
+  "mcp-server/event": serverEvents(MESSAGE),
+  "mcp-server/stdio-message": serverEvents(peerInput("mcp-server/stdio-message")),
   "mcp-server/error": hostile<string>({
     shapes: jsonShapes(inError),
     read: (text) => parseServerText(MESSAGE, text).map(({ kind }) => kind),
@@ -250,8 +262,11 @@ export const mcpInputs = {
   "mcp-server/about": hostile<string>({
     shapes: jsonShapes(inAbout),
     read(text) {
-      const answer = asServerMessage(text);
-      return [readInitialized(answer), readDiscovered(answer), handshakeRefusal(answer)].length;
+      const answer = receivedMessage(text);
+      endTurn();
+      const initialized = readInitialized(answer) ?? handshakeRefusal(answer);
+      endTurn();
+      return [initialized, readDiscovered(answer)].length;
     },
     // Shorter messages are not counted, because they cannot have too many values.
     bytes: 12_000,
@@ -260,7 +275,8 @@ export const mcpInputs = {
     shapes: jsonShapes((value) => `{"name":"a","description":"d","inputSchema":{"properties":{"x":${value}}}}`),
     read(text) {
       // The depth is checked with the list.
-      if (jsonProblem(MESSAGE, text) !== undefined) throw new Error("not a valid definition");
+      if (finishInTurns(jsonProblemInSteps(MESSAGE, text)) !== undefined) throw new Error("not a valid definition");
+      endTurn();
       return new Quarantine("a", silentLogger).passes("a", text, lock);
     },
     bytes: 12_000,
@@ -268,7 +284,7 @@ export const mcpInputs = {
   "mcp-server/tool-list": hostile<string>({
     shapes: toolLists,
     read(text) {
-      const message = asServerMessage(text);
+      const message = receivedMessage(text);
       finishInTurns(listProblem(listTools, message, "a"));
       return finishInTurns(filterList(message, "tools/list", (name) => name.endsWith("1"))).text.length;
     },
@@ -279,7 +295,12 @@ export const mcpInputs = {
       "one large error message": (n) => `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"${"x".repeat(n)}"}}`,
       "many texts": (n) => inResult(`[${many(n, () => '{"type":"text","text":"a"}', ",")}],"isError":true`),
     },
-    read: (text) => responseOutcome(callTool, undefined, asServerMessage(text)).kind,
+    read(text) {
+      const message = receivedMessage(text);
+      endTurn();
+      if (!isLargeAnswer(message)) return responseOutcome(callTool, undefined, message).kind;
+      return finishInTurns(readyInSteps(message, { request: callTool, target: undefined })).outcome.kind;
+    },
   }),
   "mcp-server/guarded-text": hostile<string>({
     shapes: {
@@ -290,7 +311,7 @@ export const mcpInputs = {
       "deep lists": (n) => inResult("[".repeat(n / 2) + "]".repeat(n / 2)),
       "equal names": (n) => inResult(`[{${many(n, () => '"text":"secret"', ",")}}]`),
     },
-    read: (text) => texts(asServerMessage(text)),
+    read: (text) => texts(receivedMessage(text)),
   }),
   "openapi-server/response": hostile<ApiResponse>({
     shapes: {
@@ -305,4 +326,7 @@ export const mcpInputs = {
     },
     pieces: STREAM_PIECES,
   }),
+  "openapi-server/description": hostile<string>({ shapes: jsonDescriptions, read: describedTools }),
+  "openapi-server/yaml-description": yamlDescription,
+  "file/yaml-description": yamlDescription,
 } satisfies HostileInputs;

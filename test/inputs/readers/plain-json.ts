@@ -1,13 +1,12 @@
 /** Hostile inputs of entries whose only reader is the JSON reader. */
 import { type InputId, peerInput } from "../../../src/base/peer-inputs.ts";
 import { type JsonInput, readJson } from "../../../src/json/read-json.ts";
-import { type Hostile, hostile } from "../hostile.ts";
+import { type Hostile, hostile, MAX_MEASURED_BYTES } from "../hostile.ts";
 import { jsonShapes } from "../shapes.ts";
 
 const IDS = [
   "admin-client/configuration-edit",
   "client/a2a-message",
-  "client/charged-body",
   "client/expression-json",
   "client/llm-option",
   "client/llm-tool-result",
@@ -35,13 +34,23 @@ const IDS = [
   "kubernetes-plugin/credential",
   "llm-provider/token-count",
   "mcp-server/tool",
-  "mcp-server/stdio-message",
   "thread/admin-response",
 ] as const satisfies readonly InputId[];
 
-export const plainJsonInputs = Object.fromEntries(
-  IDS.map((id) => [
-    id,
-    hostile<string>({ shapes: jsonShapes(), read: (text) => readJson(peerInput(id) as JsonInput, text) }),
-  ]),
-) as Record<(typeof IDS)[number], Hostile>;
+const byLimits = new Map<string, Hostile>();
+
+/** The same limits cost the same work, so they are counted and measured once. */
+function plainJson(id: (typeof IDS)[number]): Hostile {
+  const input = peerInput(id) as JsonInput;
+  const { maxBytes, maxItems, maxDepth } = input;
+  const limits = [Math.min(maxBytes, MAX_MEASURED_BYTES), maxItems, maxDepth].join();
+  const known = byLimits.get(limits);
+  const own = known ?? hostile<string>({ shapes: jsonShapes(), read: (text) => readJson(input, text) });
+  byLimits.set(limits, own);
+  return own;
+}
+
+export const plainJsonInputs = Object.fromEntries(IDS.map((id) => [id, plainJson(id)])) as Record<
+  (typeof IDS)[number],
+  Hostile
+>;

@@ -23,6 +23,7 @@ import { parsePriceCatalogue } from "../../../src/llm/usage/prices.ts";
 import { parseClientMessage } from "../../../src/mcp/protocol/json-rpc.ts";
 import { parseLockFile } from "../../../src/mcp/tools/tool-lock.ts";
 import { parseCharges, parseRow, parseRows } from "../../../src/record/history/history-row.ts";
+import { parseDetails } from "../../../src/record/history-record.ts";
 import { createTrafficHistory } from "../../../src/record/traffic.ts";
 import { readJournal } from "../../../src/store/journal.ts";
 import { createMemoryStore } from "../../../src/store/memory-store.ts";
@@ -206,6 +207,13 @@ export const recordInputs = {
     },
     read: (value) => parseCharges(value).length,
   }),
+  "history/details": hostile<string>({
+    shapes: {
+      ...jsonShapes((value) => `{"rules":[${value}]}`),
+      "many rules": (n) => `{"rules":[${many(n, (i) => `{"kind":"allow","rule":"r${i}","isMet":false}`, ",")}]}`,
+    },
+    read: (value) => parseDetails(value).rules?.length,
+  }),
   "postgres/row": hostile<string>({ shapes: jsonShapes(), read: (value) => parseRow(value)?.length }),
   "file/history-spool": lines(
     (value) => parseRows(value).length,
@@ -293,30 +301,9 @@ export const recordInputs = {
     (value) => [...parseRecording(value)].length,
     lineShapes((n, i) => `{"at":${i},"x":"${"x".repeat(n)}"}`),
   ),
-  "file/configuration": configuration,
-  "admin-client/configuration": configuration,
-  "file/imported-configuration": plainYaml,
-  "file/principals": plainYaml,
-  "admin-client/body": hostile<string>({
-    shapes: jsonShapes((value) => `{"expression":"request.path","attributes":{"request":{"path":"/","x":${value}}}}`),
-    read: async (value) => {
-      const endpoint = celEndpoint({ find: () => [] } as never);
-      const response = await endpoint.POST?.({ body: async () => Buffer.from(value) } as never);
-      return JSON.stringify(response).length;
-    },
-  }),
   "admin-client/query": hostile<string>({
     shapes: formShapes(),
     read: (value) => readForm(peerInput("admin-client/query"), value).get("limit"),
-  }),
-  "admin-client/profile": hostile<Buffer>({
-    shapes: {
-      ...compressedShapes((n) => profile(n, 6, Buffer.from("name"))),
-      "many samples": packed((n) => profile(n, 2, Buffer.from([8, 1, 16, 1]))),
-      "many locations": packed((n) => profile(n, 4, Buffer.from([8, 1]))),
-      "many functions": packed((n) => profile(n, 5, Buffer.from([8, 1]))),
-    },
-    read: async (bytes) => (await mergeProfiles([bytes, bytes])).length,
   }),
   "gateway/trace": splitLines(
     lineReader,
@@ -329,4 +316,25 @@ export const recordInputs = {
     },
     (n, i) => `{"type":"ADDED","object":{"metadata":{"name":"c${i}","x":"${"x".repeat(n)}"}}}`,
   ),
+  "file/configuration": configuration,
+  "admin-client/configuration": configuration,
+  "file/imported-configuration": plainYaml,
+  "file/principals": plainYaml,
+  "admin-client/body": hostile<string>({
+    shapes: jsonShapes((value) => `{"expression":"request.path","attributes":{"request":{"path":"/","x":${value}}}}`),
+    read: async (value) => {
+      const endpoint = celEndpoint({ find: () => [] } as never);
+      const response = await endpoint.POST?.({ body: async () => Buffer.from(value) } as never);
+      return JSON.stringify(response).length;
+    },
+  }),
+  "admin-client/profile": hostile<Buffer>({
+    shapes: {
+      ...compressedShapes((n) => profile(n, 6, Buffer.from("name"))),
+      "many samples": packed((n) => profile(n, 2, Buffer.from([8, 1, 16, 1]))),
+      "many locations": packed((n) => profile(n, 4, Buffer.from([8, 1]))),
+      "many functions": packed((n) => profile(n, 5, Buffer.from([8, 1]))),
+    },
+    read: async (bytes) => (await mergeProfiles([bytes, bytes])).length,
+  }),
 } satisfies HostileInputs;

@@ -3,7 +3,7 @@
  * parser continues with the next request when the previous one is complete, as on a connection.
  */
 import { peerInput } from "../../../src/base/peer-inputs.ts";
-import type { ParsedRequest } from "../../../src/http/h1/parse-request-head.ts";
+import type { ParsedRequest } from "../../../src/http/h1/request-parser.ts";
 import { RequestParser } from "../../../src/http/h1/request-parser.ts";
 import { checkRequestLine, RequestError } from "../../../src/http/request-head.ts";
 

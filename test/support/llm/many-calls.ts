@@ -24,6 +24,19 @@ const OVERLAPPING: readonly [name: string, provider: Format, events: (n: number)
     ],
   ],
   [
+    "one for each choice",
+    "chat",
+    (n) => [
+      ...['{"a":', "1}"].flatMap((part) =>
+        numbers(n).map((index) => {
+          const call = { index: 0, id: `c${index}`, function: { name: "f", arguments: part } };
+          return { choices: [{ index, delta: { tool_calls: [call] } }] };
+        }),
+      ),
+      { choices: numbers(n).map((index) => ({ index, delta: {}, finish_reason: "tool_calls" })) },
+    ],
+  ],
+  [
     "by ID",
     "chat",
     (n) => [

@@ -40,5 +40,11 @@ export function response(client: Format, provider: Format, body: Members, using 
 export function stream(client: Format, provider: Format, events: readonly Members[], using = context()): OutEvent[] {
   const running = translationBetween(client, provider)?.stream(using);
   assert.ok(running);
-  return [...events.flatMap((data) => running.event(String(data.type ?? ""), data)), ...running.end()];
+  const written = events.flatMap((data) => {
+    const out = running.event(String(data.type ?? ""), data);
+    // The gateway charges what the writer holds after each chunk.
+    running.heldChars();
+    return out;
+  });
+  return [...written, ...running.end()];
 }

@@ -4,6 +4,7 @@
 
 import { InputError, peerInput } from "../../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
+import { type ParsedTexts, readCounted } from "../../../json/read-json.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -26,9 +27,7 @@ import {
   NOT_SUPPORTED,
   optionalNumber,
   optionalText,
-  type ParsedTexts,
   readSettings,
-  readToolText,
   TranslationError,
   text,
   UpstreamResponseError,
@@ -314,7 +313,7 @@ function block(part: ResponsePart, context: TranslationContext): Members {
 export function parseToolInput(json: string, context: ParsedTexts): Members {
   if (json.trim() === "") return {};
   try {
-    const input = readToolText(TOOL_ARGUMENTS, json, context);
+    const input = readCounted(TOOL_ARGUMENTS, json, context);
     return isMembers(input) ? input : { arguments: input };
   } catch (error) {
     if (!(error instanceof InputError)) throw error;

@@ -395,6 +395,8 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
   const orders = new Map<number, ToolCallSequencer>();
   /** The length of the input of all calls that are being written. */
   let inputChars = 0;
+  /** The length of the input of all calls that wait for another call. */
+  let queuedChars = 0;
 
   const write = (choice: number, part: Members): void => {
     out.push({ data: { candidates: [{ content: { role: "model", parts: [part] }, index: choice }], ...head } });
@@ -422,6 +424,12 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
     }
     return order;
   };
+  const change = (choice: number, action: (order: ToolCallSequencer) => void): void => {
+    const order = sequencerFor(choice);
+    const before = order.heldChars;
+    action(order);
+    queuedChars += order.heldChars - before;
+  };
 
   return {
     begin(id, model) {
@@ -441,9 +449,10 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
     redacted() {
       // Gemini has no part for redacted reasoning.
     },
-    toolCall: (choice, call, id, name, signature) => sequencerFor(choice).start({ call, id, name, signature }),
-    toolInput: (choice, call, json) => sequencerFor(choice).input(call, json),
-    toolEnd: (choice, call) => sequencerFor(choice).end(call),
+    toolCall: (choice, call, id, name, signature) =>
+      change(choice, (order) => order.start({ call, id, name, signature })),
+    toolInput: (choice, call, json) => change(choice, (order) => order.input(call, json)),
+    toolEnd: (choice, call) => change(choice, (order) => order.end(call)),
     finish(choice, finish) {
       finishes[choice] = finish;
     },
@@ -456,7 +465,7 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
       return taken;
     },
     end() {
-      for (const order of orders.values()) order.flush();
+      for (const choice of orders.keys()) change(choice, (order) => order.flush());
       const candidates = finishes.map((finish, index) => ({
         content: { role: "model", parts: [{ text: "" }] },
         finishReason: FINISH[finish],
@@ -464,6 +473,6 @@ export function openGeminiStream(context: TranslationContext): StreamWriter {
       }));
       out.push({ data: compact({ candidates, usageMetadata: usageMetadata(usage), ...head }) });
     },
-    heldChars: () => [...orders.values()].reduce((chars, order) => chars + order.heldChars, inputChars),
+    heldChars: () => inputChars + queuedChars,
   };
 }

@@ -4,6 +4,7 @@
 import { lookupTable } from "../../../base/lookup-table.ts";
 import { peerInput } from "../../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../../json/json.ts";
+import type { ParsedTexts } from "../../../json/read-json.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -21,7 +22,6 @@ import {
   type Losses,
   NOT_SUPPORTED,
   nonEmptyString,
-  type ParsedTexts,
   readToolMembers,
   TranslationError,
   UpstreamResponseError,

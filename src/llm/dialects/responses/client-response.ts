@@ -4,8 +4,9 @@
 
 import { peerInput } from "../../../base/peer-inputs.ts";
 import type { Members } from "../../../json/json.ts";
+import type { ParsedTexts } from "../../../json/read-json.ts";
 import { type Signature, writeSignature } from "../../canonical/conversation.ts";
-import { compact, type ParsedTexts, readToolMembers } from "../../canonical/request-fields.ts";
+import { compact, readToolMembers } from "../../canonical/request-fields.ts";
 import type { CompleteResponse, Finish, ResponsePart } from "../../canonical/response.ts";
 import { type OrderedCall, ToolCallSequencer } from "../../canonical/tool-call-order.ts";
 import type { OutEvent, StreamWriter, TranslationContext } from "../../canonical/translation.ts";
