@@ -10,9 +10,10 @@ import { join } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
 import { replaceFile } from "../base/files.ts";
 import { peerInput } from "../base/peer-inputs.ts";
+import { runInSlices, SLICED_BYTES } from "../base/sliced-work.ts";
 import { urlLabel } from "../base/url-label.ts";
 import { createCluster, keyOf } from "../config/documents/cluster.ts";
-import { clusterDocument, parseSnapshot, type Snapshot } from "../config/documents/snapshot.ts";
+import { clusterDocument, parseSnapshot, parseSnapshotInSteps, type Snapshot } from "../config/documents/snapshot.ts";
 import type { ClusterInput } from "../config/prepare.ts";
 import type { EndpointDirectory } from "../core/policy.ts";
 import { openHttpPool } from "../http/client/http-pool.ts";
@@ -197,8 +198,7 @@ export function followController(options: FollowOptions): Following {
     }
   }
 
-  function take(text: string): void {
-    const snapshot = parseSnapshot(text);
+  function take(snapshot: Snapshot): void {
     if (snapshot.gateway !== gateway) throw new Error(`the snapshot is for ${snapshot.gateway}`);
     failures = 0;
     const before = source.snapshot();
@@ -225,8 +225,27 @@ export function followController(options: FollowOptions): Following {
     const idleTimer = (): Timer => clock.after(IDLE_MS, () => end("timeout: no data"));
     let idle = idleTimer();
     let status = 0;
+    /** The newest snapshot that arrived while a large one was being parsed. It replaces the others. */
+    let newest: string | undefined;
+    let isParsing = false;
+    const receive = (text: string): void => {
+      if (isParsing) newest = text;
+      else if (text.length <= SLICED_BYTES) take(parseSnapshot(text));
+      else {
+        isParsing = true;
+        runInSlices(parseSnapshotInSteps(text), () => isOver)
+          .then((snapshot) => {
+            isParsing = false;
+            take(snapshot);
+            const next = newest;
+            newest = undefined;
+            if (next !== undefined) receive(next);
+          })
+          .catch((error: Error) => end(error.message));
+      }
+    };
     const parser = createSseParser(SNAPSHOT_STREAM, ({ event, data }) => {
-      if (event === "snapshot" && !isOver) take(data);
+      if (event === "snapshot" && !isOver) receive(data);
     });
     try {
       const call = pool.send(

@@ -29,12 +29,16 @@ export interface Scan {
 
 const MAX_STATES = 400;
 const WIDE_STEPS_KEPT = 8192;
+const RECENT_STEPS = 1024;
+const RUNE_BITS = 21;
 const ASCII = 128;
 const UNITS_PER_STEP = 30;
 const UNITS_PER_INSTRUCTION = 3;
 const FREE_STATES = 40;
 const CHARACTERS_PER_STATE = 32;
 const CHARACTERS_PER_UNIT = 24;
+/** Looking up the step of a character beyond ASCII takes as long as that of this many more characters. */
+const WIDE_CHARACTERS = 3;
 const LEAPT_PER_UNIT = 256;
 const WORTH_LEAP = 16;
 const SHORT_LEAPS_MADE = 16;
@@ -58,6 +62,8 @@ export class RegexAutomaton {
   readonly #states: State[] = [];
   readonly #numbers = new Map<string, number>();
   #steps = new Int16Array(8 * ASCII).fill(UNKNOWN);
+  /** Pairs of a state with a rune, and the next state. Maps take several times as long. */
+  readonly #recent = new Int32Array(2 * RECENT_STEPS).fill(UNKNOWN);
   #wideSteps = 0;
   #readCharacters = 0;
 
@@ -80,6 +86,7 @@ export class RegexAutomaton {
     let first = prefix === "" ? -1 : prefix.charCodeAt(0);
     let shortLeaps = 0;
     let steps = this.#steps;
+    const recent = this.#recent;
     let number = this.#idle(text, from);
     let idleAt = from;
     let paidTo = from;
@@ -108,12 +115,20 @@ export class RegexAutomaton {
         if (next === UNKNOWN) {
           const rune = code < ASCII ? code : (text.codePointAt(i - 1) as number);
           if (rune > 0xffff) i += 1;
-          // Looking up the step of another character takes about twice as long.
-          if (rune >= ASCII) paidTo -= 1;
+          if (rune >= ASCII) paidTo -= WIDE_CHARACTERS;
           this.#readCharacters += i - countedTo;
           countedTo = i;
-          next = this.#states[number]?.wide.get(rune) ?? this.#step(number, rune, budget);
-          steps = this.#steps;
+          const key = (number << RUNE_BITS) | rune;
+          const slot = ((rune + number) % RECENT_STEPS) * 2;
+          if (recent[slot] === key) next = recent[slot + 1] as number;
+          else {
+            next = this.#states[number]?.wide.get(rune) ?? this.#step(number, rune, budget);
+            steps = this.#steps;
+            if (next !== UNKNOWN) {
+              recent[slot] = key;
+              recent[slot + 1] = next;
+            }
+          }
           if (next === UNKNOWN) {
             spend(budget, (i - paidTo) / CHARACTERS_PER_UNIT);
             return undefined;

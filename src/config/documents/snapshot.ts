@@ -4,6 +4,8 @@
  */
 import { createHash } from "node:crypto";
 import { peerInput } from "../../base/peer-inputs.ts";
+import type { Steps } from "../../base/sliced-work.ts";
+import { readMembersInSteps } from "../../json/parse-in-steps.ts";
 import { readJson } from "../../json/read-json.ts";
 import { fieldsOf, isObject, listOf } from "../text/value-shapes.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
@@ -32,7 +34,15 @@ export function createSnapshot(
 }
 
 export function parseSnapshot(text: string): Snapshot {
-  const { gateway, version, documents, endpoints } = fieldsOf(readJson(SNAPSHOT, text));
+  return asSnapshot(readJson(SNAPSHOT, text));
+}
+
+export function* parseSnapshotInSteps(text: string): Steps<Snapshot> {
+  return asSnapshot(yield* readMembersInSteps(SNAPSHOT, Buffer.from(text)));
+}
+
+function asSnapshot(value: unknown): Snapshot {
+  const { gateway, version, documents, endpoints } = fieldsOf(value);
   if (typeof gateway !== "string" || typeof version !== "string" || !Array.isArray(documents) || !isObject(endpoints))
     throw new Error("not a snapshot");
   return {

@@ -35,6 +35,7 @@ const CLOSE_OBJECT = 125;
 const MAX_GUARDED_CHARS = peerInput("mcp-server/guarded-text").maxBytes;
 
 const STEP_CHARS = 16 * 1024;
+const STEP_TEXTS = 4096;
 
 const ENCODED: ReadonlySet<string> = new Set(["data", "blob"]);
 
@@ -217,8 +218,10 @@ export function* checkedSpans(
     const parts = run.map((one) => one.text);
     const checked = yield* guard.checked(parts);
     if (checked === undefined) return undefined;
-    for (const [i, one] of run.entries())
+    for (const [i, one] of run.entries()) {
       if (checked[i] !== undefined && checked[i] !== one.text) edits.push(createEdit(one, checked[i]));
+      if (i % STEP_TEXTS === STEP_TEXTS - 1) yield;
+    }
   }
   return inOrder(edits);
 }
@@ -233,7 +236,8 @@ function createEdit({ start, end, encode }: FoundString, text: string): Edit {
 }
 
 /** Sorts edits by position. A string that was checked both raw and decoded is edited once. */
-function inOrder(edits: readonly Edit[]): Edit[] {
+function inOrder(edits: Edit[]): Edit[] {
+  if (edits.every(({ start }, i) => i === 0 || start > (edits[i - 1] as Edit).start)) return edits;
   const byStart = new Map<number, Edit>();
   for (const edit of edits) if (!byStart.has(edit.start)) byStart.set(edit.start, edit);
   return [...byStart.values()].sort((a, b) => a.start - b.start);

@@ -10,8 +10,9 @@ import { LineSplitter } from "../../../src/base/line-splitter.ts";
 import { Owner } from "../../../src/base/owner.ts";
 import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { readYaml } from "../../../src/base/read-yaml.ts";
+import { SLICED_BYTES } from "../../../src/base/sliced-work.ts";
 import { lineReader } from "../../../src/cli/instance/admin-client.ts";
-import { parseSnapshot } from "../../../src/config/documents/snapshot.ts";
+import { parseSnapshot, parseSnapshotInSteps } from "../../../src/config/documents/snapshot.ts";
 import { parseSourceInSteps } from "../../../src/config/text/yaml-source.ts";
 import { alternativeNames, checkCertificates } from "../../../src/http/certificates.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
@@ -229,7 +230,9 @@ export const recordInputs = {
     read(bytes, pieceBytes) {
       let documents = 0;
       const parser = createSseParser(peerInput("controller/snapshot-stream"), ({ data }) => {
-        documents += parseSnapshot(data).documents.length;
+        const isLarge = data.length > SLICED_BYTES;
+        const snapshot = isLarge ? finishInTurns(parseSnapshotInSteps(data)) : parseSnapshot(data);
+        documents += snapshot.documents.length;
       });
       for (const piece of inPieces(bytes, pieceBytes)) parser.push(piece);
       return documents;
