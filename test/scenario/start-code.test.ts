@@ -18,6 +18,7 @@ test("a start loads only code that every configuration needs", () => {
     "node_modules/@bufbuild/protobuf/",
     "node_modules/@bufbuild/re2/",
     "node_modules/@opentelemetry/",
+    "node_modules/jose/",
     "node_modules/oauth4webapi/",
     "src/config/documents/translate.ts",
     "src/config/import/agentgateway.ts",

@@ -41,7 +41,7 @@ export const SUBFOLDERS: Readonly<Record<string, readonly string[]>> = {
   record: ["log", "trace", "history", ".", "telemetry"],
   http: [".", "h1", "h2", "client"],
   cel: ["syntax", "values", "functions", "analysis"],
-  identity: ["oauth", "cloud", "tokens", "providers", "keys", "passwords", "access", "login"],
+  identity: ["oauth", "tokens", "cloud", "providers", "keys", "passwords", "access", "login"],
   llm: [
     "encoding",
     "usage",

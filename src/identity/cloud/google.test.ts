@@ -8,6 +8,10 @@ import { googleKeySource, googleMetadataSource } from "./google.ts";
 
 const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
 const pem = privateKey.export({ type: "pkcs8", format: "pem" });
+const shortPem = generateKeyPairSync("rsa", { modulusLength: 1024 }).privateKey.export({
+  type: "pkcs8",
+  format: "pem",
+});
 const account = { type: "service_account", client_email: "me@p.iam", private_key: pem, private_key_id: "k1" };
 const token = JSON.stringify({ access_token: "ya29.x", expires_in: 3599, token_type: "Bearer" });
 
@@ -65,6 +69,7 @@ const wrongFiles: [name: string, text: string, message: RegExp][] = [
   ["another type", JSON.stringify({ type: "external_account" }), /external_account.*supported are service_account/],
   ["no address", JSON.stringify({ ...account, client_email: "" }), /client_email/],
   ["no key", JSON.stringify({ ...account, private_key: "secret-words" }), /not an RSA key/],
+  ["a short key", JSON.stringify({ ...account, private_key: shortPem }), /with at least 2048 bits/],
   [
     "an unencrypted token server",
     JSON.stringify({ ...account, token_uri: "http://evil.example/" }),

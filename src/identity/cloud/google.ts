@@ -4,17 +4,15 @@
  * Workload identity federation (`external_account`) and impersonation are not supported.
  */
 
-import { createSign, type KeyObject } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import { readPrivateKey } from "../../http/certificates.ts";
 import { parseHttpUrl } from "../../http/fetch.ts";
 import { hostOf, isLoopbackHost } from "../../http/host.ts";
 import { readMembers } from "../../json/read-json.ts";
+import { createJwtSigner, type SignJwt } from "../tokens/sign-jwt.ts";
 import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
 
 const KEY_FILE = peerInput("file/cloud-credentials");
-const KEY = peerInput("file/credentials");
 
 const TOKEN_SERVER = "Google's token server";
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
@@ -35,11 +33,11 @@ export function googleKeySource(text: string, options: TokenSourceOptions): Toke
   switch (file.type) {
     case "service_account": {
       const email = member("client_email");
-      const key = privateKey(member("private_key"));
       const keyId = typeof file.private_key_id === "string" ? file.private_key_id : undefined;
+      const sign = keySigner(member("private_key"), keyId);
       const url = tokenUrl(file.token_uri);
-      return () => {
-        const assertion = signAssertion(email, key, keyId, url, options.clock);
+      return async () => {
+        const assertion = await sign(JSON.stringify(assertionClaims(email, url, options.clock)));
         return exchangeForm(options, TOKEN_SERVER, url, {
           grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer",
           assertion,
@@ -70,14 +68,12 @@ export function googleMetadataSource(host: string | undefined, options: TokenSou
     });
 }
 
-function privateKey(pem: string): KeyObject {
+function keySigner(pem: string, kid: string | undefined): SignJwt {
   try {
-    const key = readPrivateKey(KEY, pem);
-    if (key.asymmetricKeyType === "rsa") return key;
+    return createJwtSigner(pem, { alg: "RS256", kid });
   } catch {
-    // The original error may quote the key, so it is discarded.
+    throw new Error("the `private_key` of the Google key file is not an RSA key in PEM with at least 2048 bits");
   }
-  throw new Error("the `private_key` of the Google key file is not an RSA key in PEM");
 }
 
 function tokenUrl(value: unknown): string {
@@ -88,11 +84,7 @@ function tokenUrl(value: unknown): string {
   return url.href;
 }
 
-function signAssertion(email: string, key: KeyObject, keyId: string | undefined, url: string, clock: Clock): string {
+function assertionClaims(email: string, url: string, clock: Clock): Record<string, unknown> {
   const nowSeconds = Math.floor(clock.now() / 1000);
-  const header = { alg: "RS256", typ: "JWT", ...(keyId === undefined ? {} : { kid: keyId }) };
-  const claims = { iss: email, scope: SCOPE, aud: url, iat: nowSeconds, exp: nowSeconds + ASSERTION_SECONDS };
-  const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");
-  const signed = `${part(header)}.${part(claims)}`;
-  return `${signed}.${createSign("RSA-SHA256").update(signed).sign(key, "base64url")}`;
+  return { iss: email, scope: SCOPE, aud: url, iat: nowSeconds, exp: nowSeconds + ASSERTION_SECONDS };
 }

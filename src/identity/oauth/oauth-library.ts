@@ -31,7 +31,7 @@ export interface ClientCredentials {
   /** The default is `basic`. */
   readonly method?: "basic" | "post";
   /** Signs a JWT that authenticates the client (RFC 7523 section 2.2). */
-  readonly assertion?: ((clientId: string, audience: string) => string) | undefined;
+  readonly assertion?: ((clientId: string, audience: string) => Promise<string>) | undefined;
 }
 
 export function sendGrant(endpoint: OauthEndpoint, client: ClientCredentials, form: Form): Promise<FetchResponse> {
@@ -109,10 +109,10 @@ function clientOf({ clientId = "none" }: ClientCredentials): { readonly client_i
 function authentication({ clientId, clientSecret, method, assertion }: ClientCredentials, url: string): ClientAuth {
   if (clientId === undefined) return () => undefined;
   if (assertion !== undefined)
-    return (_server, { client_id: id }, body) => {
+    return async (_server, { client_id: id }, body) => {
       body.set("client_id", id);
       body.set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-      body.set("client_assertion", assertion(id, url));
+      body.set("client_assertion", await assertion(id, url));
     };
   if (clientSecret === undefined) return None();
   return method === "post" ? ClientSecretPost(clientSecret) : basic(clientId, clientSecret);

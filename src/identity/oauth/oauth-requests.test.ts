@@ -44,7 +44,7 @@ for (const [what, client, body, authorization] of [
   ],
   [
     "a signed assertion",
-    { clientId: "a-b", assertion: (id: string, audience: string) => `${id} for ${audience}` },
+    { clientId: "a-b", assertion: async (id: string, audience: string) => `${id} for ${audience}` },
     `${PLAIN}${ASSERTION}&client_assertion=a-b+for+https%3A%2F%2Fidp.example%2Ftoken%3Ftenant%3Da%252Fb`,
     undefined,
   ],

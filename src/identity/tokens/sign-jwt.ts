@@ -1,11 +1,16 @@
 /**
  * Signs JWTs with a private key of the gateway, for servers that verify the gateway with its public key.
  */
-import { type KeyObject, sign } from "node:crypto";
+import type { KeyObject } from "node:crypto";
+import { createRequire } from "node:module";
+import { onDemand } from "../../base/on-demand.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readPrivateKey } from "../../http/certificates.ts";
 
 const KEY = peerInput("file/credentials");
+
+const require = createRequire(import.meta.url);
+const library = onDemand<typeof import("./signing-library.ts")>(() => require("./signing-library.js"));
 
 export const SIGNING_ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "EdDSA"] as const;
 export type SigningAlgorithm = (typeof SIGNING_ALGORITHMS)[number];
@@ -16,7 +21,8 @@ export interface JwtSignerOptions {
   readonly kid?: string | undefined;
 }
 
-export type SignJwt = (claims: Readonly<Record<string, unknown>>) => string;
+/** Signs claims that are a JSON object. The signature is computed outside of the event loop. */
+export type SignJwt = (claims: string) => Promise<string>;
 
 const MIN_RSA_BITS = 2048;
 const CURVES: Readonly<Record<string, SigningAlgorithm>> = { prime256v1: "ES256", secp384r1: "ES384" };
@@ -31,13 +37,8 @@ export function createJwtSigner(pem: string, { alg, kid }: JwtSignerOptions = {}
   if (alg !== undefined && !fitting.includes(alg))
     throw new Error(`the key does not fit ${alg}: use ${fitting.join(", ")}`);
   const used = alg ?? first;
-  const digest = used === "EdDSA" ? undefined : `sha${used.slice(2)}`;
-  const header = encode({ alg: used, typ: "JWT", ...(kid === undefined ? {} : { kid }) });
-  return (claims) => {
-    const signed = `${header}.${encode(claims)}`;
-    const signature = sign(digest, Buffer.from(signed), { key, dsaEncoding: "ieee-p1363" });
-    return `${signed}.${signature.toString("base64url")}`;
-  };
+  const header = { alg: used, typ: "JWT", ...(kid === undefined ? {} : { kid }) };
+  return (claims) => library().signCompact(header, claims, key);
 }
 
 function parseKey(pem: string): KeyObject {
@@ -54,8 +55,4 @@ function algorithmsOf({ asymmetricKeyType: type, asymmetricKeyDetails: details }
   if (type === "ed25519") return ["EdDSA"];
   const curve = type === "ec" ? CURVES[details?.namedCurve ?? ""] : undefined;
   return curve === undefined ? [] : [curve];
-}
-
-function encode(value: object): string {
-  return Buffer.from(JSON.stringify(value)).toString("base64url");
 }

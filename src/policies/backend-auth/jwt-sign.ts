@@ -51,18 +51,25 @@ export const jwtSignSchema = z
         context.addIssue({ code: "custom", path: ["expressions", name], message: "the claim is in `claims` too" });
   });
 
-/** A token is reused within the second in which it was signed, because it would be the same. */
-export function signedJwts(config: z.output<typeof jwtSignSchema>, env: CompileEnv): (exchange: Exchange) => string {
+/** A token is reused within the second in which it was signed, because its claims would be the same. */
+export function signedJwts(
+  config: z.output<typeof jwtSignSchema>,
+  env: CompileEnv,
+): (exchange: Exchange) => Promise<string> {
   const { alg, kid, claims, ttl } = config;
   const sign = signerOf("signingKey", config.signingKey, { alg, kid }, env);
   const expressions = Object.entries(config.expressions).map(([name, source]) => [name, env.cel(source)] as const);
-  let last = { claims: "", token: "" };
+  let last: { readonly claims: string; readonly token: Promise<string> } | undefined;
   return (exchange) => {
     const iat = Math.floor(env.clock.now() / 1000);
     const evaluated = expressions.map(([name, expression]) => [name, claimValue(name, expression, exchange)]);
-    const whole = { ...claims, ...Object.fromEntries(evaluated), iat, exp: iat + Math.ceil(ttl / 1000) };
-    const text = JSON.stringify(whole);
-    if (last.claims !== text) last = { claims: text, token: sign(whole) };
+    const text = JSON.stringify({
+      ...claims,
+      ...Object.fromEntries(evaluated),
+      iat,
+      exp: iat + Math.ceil(ttl / 1000),
+    });
+    if (last?.claims !== text) last = { claims: text, token: sign(text) };
     return last.token;
   };
 }

@@ -191,7 +191,8 @@ function tokenServer(server: Endpoint, { fetch, clock, readFile }: TokenEnv): (f
   const { tokenUrl: url, clientId, clientSecret, clientAuth, clientKey, clientKeyId: kid } = server;
   const sign = clientKey === undefined ? undefined : signerOf("clientKey", clientKey, { kid }, { readFile });
   const endpoint = { url, fetch, timeoutMs: TIMEOUT_MS, input: TOKEN_RESPONSE };
-  const assertion = sign && ((id: string, audience: string) => sign(assertionClaims(id, audience, clock)));
+  const assertion =
+    sign && ((id: string, audience: string) => sign(JSON.stringify(assertionClaims(id, audience, clock))));
   const client = { clientId, clientSecret, method: clientAuth === "post" ? "post" : "basic", assertion } as const;
   return async (form) => obtainedToken(await requestToken(endpoint, client, form), new URL(url).host, clock.now());
 }

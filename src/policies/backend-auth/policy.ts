@@ -160,14 +160,15 @@ function sendToken(definition: unknown, open: (env: TokenEnv) => KeptTokens, env
   };
 }
 
-function sendSignedJwt(jwtFor: (exchange: Exchange) => string, name: string, prefix: string): Hooks {
+function sendSignedJwt(jwtFor: (exchange: Exchange) => Promise<string>, name: string, prefix: string): Hooks {
   return {
     clients: { credentials: { headers: [name] } },
     shape: {
-      head(exchange) {
-        send(exchange, name, prefix + jwtFor(exchange));
-        return undefined;
-      },
+      head: (exchange) =>
+        jwtFor(exchange).then((token) => {
+          send(exchange, name, prefix + token);
+          return undefined;
+        }),
     },
   };
 }
