@@ -135,7 +135,7 @@ const wrong: [name: string, path: string, text: string][] = [
   ["a request of Node elsewhere", "src/core/a.ts", 'import { request } from "node:https";\n'],
   ["a client of Redis elsewhere", "src/core/a.ts", 'import { Redis } from "ioredis";\n'],
   ["a client of PostgreSQL elsewhere", "src/core/a.ts", 'const pg = await import("pg");\n'],
-  ["connections without a guard", "src/http/h1/open-socket.ts", 'import { connect } from "node:net";\n'],
+  ["connections without a guard", "src/http/h1/connection.ts", 'import { connect } from "node:net";\n'],
   ["the JSON parser elsewhere", "src/core/a.ts", "const value = texts.map(JSON.parse);\n"],
   ["the environment elsewhere", "src/core/a.ts", "const a = process.env.HOME;\n"],
   ["the client library elsewhere", "src/core/a.ts", 'import { fetch } from "undici";\n'],

@@ -144,7 +144,7 @@ export const REQUEST_LIMITS = {
     ],
     [
       "MAX_PROXIES",
-      "pipeline/listen/trusted-peers.ts",
+      "pipeline/listen/request-entry.ts",
       "entries of `x-forwarded-for` that are read for the client's address",
       "the connection's peer counts as the client",
     ],

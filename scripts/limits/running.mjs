@@ -172,7 +172,7 @@ export const RUNNING_LIMITS = {
       "name of a header, parameter or member that is judged by its words",
       "its value is hidden",
     ],
-    ["MAX_RECORDED", "core/attempts.ts", "recorded attempts of a request", "attempts are only counted"],
+    ["MAX_RECORDED", "core/exchange.ts", "recorded attempts of a request", "attempts are only counted"],
     ["MAX_PHASES", "record/trace/live-records.ts", "policy phases with a span", "later phases have no span"],
     ["MAX_EVENTS", "record/trace/trace.ts", "events of a kept trace", "expressions are left out"],
     ["MAX_CAPTURED_BYTES", "record/recorded-bodies.ts", "a body in a trace", "cut"],

@@ -12,7 +12,7 @@ import type { ProcessSettings } from "../config/prepare.ts";
 import type { InheritedSockets } from "../pipeline/listen/inherited-sockets.ts";
 import type { ListenerLimits } from "../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners } from "../pipeline/listen/listeners.ts";
-import { trustedPeers } from "../pipeline/listen/trusted-peers.ts";
+import { trustedPeers } from "../pipeline/listen/request-entry.ts";
 import { mergeFamilies } from "../record/log/metrics.ts";
 import { createAdminAddresses } from "./admin-addresses.ts";
 import type { App, AppOptions } from "./app-options.ts";

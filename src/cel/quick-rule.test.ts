@@ -9,7 +9,7 @@ import { compileExpression } from "./expression.ts";
 import { quickRule } from "./quick-rule.ts";
 import { plainAttributes } from "./values/attribute-source.ts";
 import { celHeaders } from "./values/headers.ts";
-import { celFields } from "./values/lazy-map.ts";
+import { celFields } from "./values/values.ts";
 
 const constant = fc
   .constantFrom("", "a", "ab", "b", "/v1", "é", "admin", "toString")

@@ -5,7 +5,7 @@
 import { compileExpression } from "../cel/expression.ts";
 import { AttributeSource } from "../cel/values/attribute-source.ts";
 import { celHeaders } from "../cel/values/headers.ts";
-import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
+import { celFields, type LazyFields } from "../cel/values/values.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
 import type { Trace } from "../record/trace/trace.ts";

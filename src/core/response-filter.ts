@@ -3,8 +3,8 @@
  */
 import type { Duplex } from "node:stream";
 import type { HeaderList } from "../http/headers.ts";
-import type { ServedModel } from "./attempts.ts";
 import type { BackendProblem, ResponseReceiver } from "./backend.ts";
+import type { ServedModel } from "./exchange.ts";
 import type { AttemptFailure, Targets } from "./targets.ts";
 import type { Sent } from "./wire.ts";
 

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { peerInput } from "../base/peer-inputs.ts";
-import { writtenHeaders } from "../http/h1/write-request-head.ts";
+import { writtenHeaders } from "../http/h1/connection.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { pathAndQuery } from "../http/request-path.ts";
 import { readJson } from "../json/read-json.ts";

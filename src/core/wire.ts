@@ -3,7 +3,7 @@
  */
 import type { HeaderList } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";
-import type { ServedModel } from "./attempts.ts";
+import type { ServedModel } from "./exchange.ts";
 import type { Targets } from "./targets.ts";
 
 export type Sent =

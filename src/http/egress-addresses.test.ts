@@ -4,7 +4,7 @@ import { type AddressInfo, createServer, type LookupFunction } from "node:net";
 import { test } from "node:test";
 import { parseProxiedHost, publicAddresses } from "./egress-addresses.ts";
 import { EgressGuard } from "./egress-guard.ts";
-import { openSocket } from "./h1/open-socket.ts";
+import { openSocket } from "./h1/connection.ts";
 
 const isPublic = publicAddresses([]);
 

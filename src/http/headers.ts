@@ -250,3 +250,8 @@ export function addForwarded(headers: HeaderList, address: string, scheme: strin
   if (!headers.has("x-forwarded-proto")) headers.add("x-forwarded-proto", scheme);
   if (!headers.has("x-forwarded-host")) headers.add("x-forwarded-host", host);
 }
+
+/** Only WebSocket is forwarded, because other upgrades such as h2c would bypass the gateway's policies. */
+export function asksForWebSocket(method: string, headers: HeaderList): boolean {
+  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
+}

@@ -3,8 +3,7 @@
  * the names of the caller, of the MCP call, and of the model from here.
  */
 import { dollarText } from "../base/format.ts";
-import { describeAttempt } from "../core/attempts.ts";
-import type { Exchange } from "../core/exchange.ts";
+import { describeAttempt, type Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { requestSubject } from "../core/principal.ts";
 import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts";

@@ -2,7 +2,7 @@
  * Records the metrics of finished requests.
  */
 import { STATUS_CODES } from "node:http";
-import { methodLabel } from "../http/request-methods.ts";
+import { methodLabel } from "../http/request-head.ts";
 import { type FinishedRequest, mcpServer } from "./finished-request.ts";
 import { boundedLabel, type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "./log/metrics.ts";
 

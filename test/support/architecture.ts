@@ -117,7 +117,7 @@ const OWNED: readonly Owned[] = [
       /import \{[^}]*(?<!type )\b(?:connect|createConnection|Socket)\b[^}]*\} from "node:(?:net|tls|http2)"|import (?:\* as )?\w+ from "node:(?:net|tls|http2|https?|dgram)"|(?:import|require)\("node:(?:net|tls|http2|https?|dgram)"\)/,
     // The admin server probes its own unix socket, and `socket-reads.ts` inspects an unconnected socket.
     owners:
-      /^src\/(?:http\/(?:h1\/(?:open-socket|socket-reads)|h2\/http2-pool)|pipeline\/listen\/tcp\/tcp-listener|admin\/server\/server)\.ts$/,
+      /^src\/(?:http\/(?:h1\/(?:connection|socket-reads)|h2\/http2-pool)|pipeline\/listen\/tcp\/tcp-listener|admin\/server\/server)\.ts$/,
   },
   {
     what: "a gRPC channel",
@@ -182,7 +182,7 @@ const OWNED: readonly Owned[] = [
 
 /** Opens sockets for addresses of the configuration, and must therefore require an `EgressGuard`. */
 const GUARDED =
-  /^src\/(?:http\/(?:h1\/open-socket|client\/(?:fetcher|grpc-(?:client|credentials)))|pipeline\/listen\/tcp\/tcp-listener|policies\/rate-limit\/rls-client)\.ts$/;
+  /^src\/(?:http\/(?:h1\/connection|client\/(?:fetcher|grpc-(?:client|credentials)))|pipeline\/listen\/tcp\/tcp-listener|policies\/rate-limit\/rls-client)\.ts$/;
 
 /** A test that sleeps is slow on a fast machine and fails on a busy one. */
 const SLEEP = /new Promise(?:<[^>]*>)?\(\(?\w+\)? =>\s*(?:void )?setTimeout\(\w+,|"(?:node:)?timers\/promises"/;

@@ -17,7 +17,7 @@ import type { Prepared, ProcessSettings } from "../../config/prepare.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners, toServed } from "../../pipeline/listen/listeners.ts";
-import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
+import { trustedPeers } from "../../pipeline/listen/request-entry.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { RowQueue } from "../../record/history/history.ts";
 import type { LogOutput } from "../../record/log/log-output.ts";

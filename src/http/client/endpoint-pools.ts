@@ -6,8 +6,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { parseAddress } from "../backend-address.ts";
 import type { HttpPool, HttpTarget } from "../http-client.ts";
-import { type HealthEvents, HostHealth } from "./host-health.ts";
-import { openHttpPool } from "./http-pool.ts";
+import { type HealthEvents, HostHealth, openHttpPool } from "./http-pool.ts";
 
 export interface Endpoint {
   readonly address: string;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { HostHealth } from "./host-health.ts";
+import { HostHealth } from "./http-pool.ts";
 
 test("a failure ejects the server, then one trial request passes, then all", async () => {
   const clock = fakeClock();

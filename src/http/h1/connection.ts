@@ -1,13 +1,19 @@
 /**
- * Handles one connection to a server, with one request at a time.
+ * Handles one connection to a server, with one request at a time: opens the socket, plain or with TLS, writes requests,
+ * and passes their responses on.
  */
 
-import type { LookupFunction, Socket } from "node:net";
+import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import type { Writable } from "node:stream";
+import { connect as connectTls } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
-import { contain, surface } from "../../base/errors.ts";
+import { contain, ExpectedError, surface } from "../../base/errors.ts";
+import { fileDescriptors } from "../../base/file-descriptors.ts";
+import { isHeaderName } from "../../base/header-names.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { BodyStream } from "../body.ts";
+import { namesChecked } from "../certificates.ts";
+import { type HeaderList, isHeaderValue } from "../headers.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
   type HealthObserver,
@@ -18,11 +24,146 @@ import {
   type HttpTarget,
   type OutgoingRequest,
 } from "../http-client.ts";
-import { describeSocketError, openSocket } from "./open-socket.ts";
-import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
-import { type ParserEvents, ResponseParser } from "./response-parser.ts";
-import { copied, fairReads } from "./socket-reads.ts";
-import { framingOf, requestHead } from "./write-request-head.ts";
+import { type ParsedHead, type ParserEvents, ResponseError, ResponseParser } from "./response-parser.ts";
+import { copied, fairReads, type Received, readConnecting, readOptions } from "./socket-reads.ts";
+
+export class RequestError extends ExpectedError {
+  constructor(message: string) {
+    super(message);
+    this.name = "RequestError";
+  }
+}
+
+const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const PATH = /^[\x21-\x7e\x80-\xff]+$/;
+
+export type BodyFraming =
+  | { readonly kind: "none" }
+  | { readonly kind: "length"; readonly length: number }
+  | { readonly kind: "chunked" };
+
+export function requestHead(
+  method: string,
+  path: string,
+  headers: HeaderList,
+  framing: BodyFraming,
+  upgrade: string | undefined,
+): string {
+  if (!METHOD.test(method)) throw new RequestError("not a valid method");
+  if (!PATH.test(path)) throw new RequestError("not a valid request target");
+  let head = `${method} ${path} HTTP/1.1\r\n`;
+  const { pairs, isSafe } = headers;
+  for (let i = 0; i < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    // The framing headers of this connection are set below.
+    if (name === "content-length" || name === "transfer-encoding" || name === "connection") continue;
+    const value = pairs[i + 1] as string;
+    if (!isSafe && !isHeaderName(name)) throw new RequestError("a header has no valid name");
+    if (!isSafe && !isHeaderValue(value)) throw new RequestError(`the header ${name} has a control character`);
+    head += `${name}: ${value}\r\n`;
+  }
+  if (framing.kind === "length") head += `content-length: ${framing.length}\r\n`;
+  else if (framing.kind === "chunked") head += "transfer-encoding: chunked\r\n";
+  head +=
+    upgrade === undefined ? "connection: keep-alive\r\n\r\n" : `connection: upgrade\r\nupgrade: ${upgrade}\r\n\r\n`;
+  return head;
+}
+
+export function framingOf({ method, headers, body }: OutgoingRequest): BodyFraming {
+  if (Buffer.isBuffer(body)) return { kind: "length", length: body.length };
+  if (body === undefined)
+    return method === "POST" || method === "PUT" || method === "PATCH"
+      ? { kind: "length", length: 0 }
+      : { kind: "none" };
+  const length = headers.get("content-length");
+  return length === undefined ? { kind: "chunked" } : { kind: "length", length: Number(length) };
+}
+
+/**
+ * Returns the header lines of the HTTP/1.1 request, alternating names and values. If the request cannot be sent, its
+ * own headers are returned.
+ */
+export function writtenHeaders(request: OutgoingRequest): readonly string[] {
+  const { method, path, headers, upgrade } = request;
+  try {
+    return requestHead(method, path, headers, framingOf(request), upgrade)
+      .split("\r\n")
+      .slice(1, -2)
+      .flatMap((line) => {
+        const colon = line.indexOf(": ");
+        return [line.slice(0, colon), line.slice(colon + 2)];
+      });
+  } catch (error) {
+    if (!(error instanceof RequestError)) throw error;
+    return headers.pairs;
+  }
+}
+
+/**
+ * The gateway offers `protocols` by ALPN. `received` replaces `data` events. `others` is the number of connections that
+ * the target has.
+ */
+export function openSocket(
+  { protocol, host, port, socketPath, tls, egress }: HttpTarget,
+  resolve: LookupFunction,
+  protocols: readonly string[],
+  others: number,
+  received?: Received,
+): Socket {
+  const fault = egress.fault({ host, socketPath }) ?? fileDescriptors.connectionFault(others);
+  if (fault) return new Socket().destroy(fault);
+  const lookup = egress.lookup(resolve);
+  const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
+  const reading = readOptions(received);
+  const socket =
+    protocol === "http"
+      ? connectTcp({ ...at, noDelay: true, ...reading })
+      : connectTls({
+          ...at,
+          ...reading,
+          ALPNProtocols: [...protocols],
+          ...(isIP(host) === 0 ? { servername: host } : {}),
+          ...(tls?.servername === undefined ? {} : { servername: tls.servername }),
+          ...(tls?.ca === undefined ? {} : { ca: tls.ca }),
+          ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
+          ...(tls?.key === undefined ? {} : { key: tls.key }),
+          ...(tls?.insecure === true ? { rejectUnauthorized: false } : {}),
+          ...(tls?.names === undefined ? {} : { checkServerIdentity: namesChecked(tls.names) }),
+        });
+  if (received) readConnecting(socket, received, reading);
+  countConnecting(socket, socketPath === undefined && isIP(host) === 0);
+  return socket;
+}
+
+/** The descriptor is assigned after the name is resolved, or in the next tick. */
+function countConnecting(socket: Socket, isNamed: boolean): void {
+  let assigned: (() => void) | undefined = fileDescriptors.connecting();
+  const over = (): void => {
+    assigned?.();
+    assigned = undefined;
+  };
+  if (!isNamed) {
+    process.nextTick(over);
+    return;
+  }
+  socket.once("lookup", over);
+  socket.once("close", over);
+}
+
+/** A connection to a name with several addresses may fail with one error per address. The first error is sufficient. */
+export function describeSocketError(error: Error & { code?: string; errors?: Error[] }): string {
+  const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
+  if (PLAIN_SERVER_CODES.has(error.code ?? ""))
+    return "the server responds without TLS: use http:// instead of https://";
+  return first.message === "" ? (error.code ?? "connection failed") : first.message;
+}
+
+/** OpenSSL reports these errors if the bytes of the server are not a TLS record. */
+const PLAIN_SERVER_CODES: ReadonlySet<string> = new Set([
+  "ERR_SSL_WRONG_VERSION_NUMBER",
+  "ERR_SSL_PACKET_LENGTH_TOO_LONG",
+  "ERR_SSL_HTTP_REQUEST",
+]);
 
 /** Buffered bodies and framed chunks up to this size are copied into one write with the text around them. */
 const ONE_WRITE_BYTES = 16 * 1024;

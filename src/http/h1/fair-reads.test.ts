@@ -8,7 +8,7 @@ import fc from "fast-check";
 import { certificates } from "../../../test/support/tls/certificates.ts";
 import type { Clock } from "../../base/clock.ts";
 import { EgressGuard } from "../egress-guard.ts";
-import { openSocket } from "./open-socket.ts";
+import { openSocket } from "./connection.ts";
 import { FairReads, READ_BYTES, type ReadSocket } from "./socket-reads.ts";
 
 const ACCEPT_COST_MS = 0.3;

@@ -9,8 +9,7 @@ import { constantRegExp } from "../../base/constant-regexp.ts";
 import { isHeaderName, lowerHeaderName } from "../../base/header-names.ts";
 import type { PeerInput } from "../../base/peer-inputs.ts";
 import { areHeaderLines, isHeaderValue } from "../headers.ts";
-import { type ReceivedHead, RequestError } from "../request-head.ts";
-import { beginsWithMethod, isKnownMethod } from "../request-methods.ts";
+import { beginsWithMethod, isKnownMethod, type ReceivedHead, RequestError } from "../request-head.ts";
 import {
   ChunkedParser,
   type ChunkState,

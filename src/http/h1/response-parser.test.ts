@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { RequestedUpgrade } from "./protocol-upgrade.ts";
-import { type ParserEvents, ResponseParser } from "./response-parser.ts";
+import { type ParserEvents, type RequestedUpgrade, ResponseParser } from "./response-parser.ts";
 
 interface Seen {
   heads: { status: number; headers: string[]; keepAlive: boolean }[];

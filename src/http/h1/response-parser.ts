@@ -1,24 +1,151 @@
 /**
  * Parses HTTP/1.1 responses. The parser rejects input that two parsers could frame differently (RFC 9112 sections 6.3
- * and 11).
+ * and 11), and a 101 response that does not accept the requested upgrade. Otherwise, a backend that can be made to send
+ * any status would turn the connection into a tunnel that no rule reads.
  */
 
+import { createHash } from "node:crypto";
+import { ExpectedError } from "../../base/errors.ts";
+import { lowerHeaderName } from "../../base/header-names.ts";
 import type { PeerInput } from "../../base/peer-inputs.ts";
+import { areHeaderLines, HeaderList, isHeaderValue } from "../headers.ts";
 import {
   ChunkedParser,
   type ChunkState,
   CR,
   CRLF,
   END_OF_HEAD,
+  listsToken,
   MAX_TRAILER_BYTES,
   NOT_YET,
   SEMICOLON,
   SPACE,
   TAB,
   TOO_LONG,
+  trimmed,
 } from "./message-framing.ts";
-import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
-import { checkUpgradeResponse, type RequestedUpgrade } from "./protocol-upgrade.ts";
+
+export interface RequestedUpgrade {
+  /** A lowercase token, for example `websocket`. */
+  readonly protocol: string;
+  /** The `sec-websocket-key` of the request. */
+  readonly key: string | undefined;
+}
+
+/** RFC 6455 section 1.3. */
+const WEBSOCKET_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/** Throws a ResponseError if the response does not accept the requested upgrade (RFC 9110 section 7.8). */
+export function checkUpgradeResponse(
+  headers: HeaderList,
+  framing: Framing,
+  requested: RequestedUpgrade | undefined,
+): void {
+  if (requested === undefined) throw new ResponseError("an unexpected upgrade");
+  const { protocol, key } = requested;
+  if (headers.get("upgrade")?.toLowerCase() !== protocol)
+    throw new ResponseError(`an upgrade to another protocol than ${protocol}`);
+  if (!listsToken(headers.get("connection")?.toLowerCase() ?? "", "upgrade"))
+    throw new ResponseError("an upgrade without the header connection: upgrade");
+  // Another parser could read the first bytes of the new protocol as the declared body.
+  if (framing.chunked || (framing.length ?? 0) > 0) throw new ResponseError("an upgrade with a body");
+  if (protocol !== "websocket") return;
+  if (key === undefined) throw new ResponseError("an upgrade to websocket without a key in the request");
+  if (headers.get("sec-websocket-accept") !== acceptFor(key))
+    throw new ResponseError("an upgrade to websocket whose sec-websocket-accept does not match the request's key");
+}
+
+function acceptFor(key: string): string {
+  return createHash("sha1").update(key).update(WEBSOCKET_GUID).digest("base64");
+}
+
+export interface ParsedHead {
+  readonly status: number;
+  readonly headers: HeaderList;
+  readonly keepAlive: boolean;
+}
+
+export class ResponseError extends ExpectedError {
+  constructor(message: string) {
+    super(message);
+    this.name = "ResponseError";
+  }
+}
+
+/** The reason phrase may contain any character of a header value. */
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?$/;
+const LENGTH = /^[0-9]{1,15}$/;
+
+export interface Framing {
+  readonly chunked: boolean;
+  /** If the length is undefined and the body is not chunked, the body ends when the connection closes. */
+  readonly length: number | undefined;
+}
+
+export function parseResponseHead(text: string): { head: ParsedHead; framing: Framing } {
+  let lineEnd = text.indexOf("\r\n");
+  const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
+  if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
+  const isOld = status[1] === "0";
+  // HTTP/1.0 has no interim responses. Its clients would parse the final response as the body of an interim response.
+  if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
+  const areValues = areHeaderLines(text);
+  const pairs: string[] = [];
+  let length: number | undefined;
+  let chunked = false;
+  let connection = "";
+  while (lineEnd >= 0) {
+    const start = lineEnd + 2;
+    lineEnd = text.indexOf("\r\n", start);
+    const end = lineEnd < 0 ? text.length : lineEnd;
+    const colon = text.indexOf(":", start);
+    const name = nameBefore(text, start, colon, end);
+    const value = areValues ? trimmed(text, colon + 1, end) : valueAfter(text, colon, end);
+    pairs.push(name, value);
+    // Parsers disagree on a tab next to a length or a coding, and therefore on the end of the body.
+    if (name === "content-length" || name === "transfer-encoding") {
+      const tab = text.indexOf("\t", colon);
+      if (tab >= 0 && tab < end) throw new ResponseError("a tab in a header that frames the body");
+    }
+    if (name === "content-length") {
+      if (length !== undefined || !LENGTH.test(value))
+        throw new ResponseError("the content-length is repeated or not a number");
+      length = Number(value);
+    } else if (name === "transfer-encoding") {
+      if (chunked || isOld || value.toLowerCase() !== "chunked")
+        throw new ResponseError("a transfer-encoding other than chunked");
+      chunked = true;
+    } else if (name === "connection") connection += `,${value.toLowerCase()}`;
+  }
+  if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
+  // With HTTP/1.0, only the exact token keeps the connection alive. Any text that contains `close` closes it.
+  const keepAlive = !connection.includes("close") && (!isOld || listsToken(connection, "keep-alive"));
+  return {
+    head: { status: Number(status[2]), headers: new HeaderList(pairs, true), keepAlive },
+    framing: { chunked, length },
+  };
+}
+
+export function parseTrailer(line: string): [name: string, value: string] {
+  const colon = line.indexOf(":");
+  const name = nameBefore(line, 0, colon, line.length);
+  // The body has ended, so a length in the trailers could only target another parser (RFC 9110 section 6.5.1).
+  if (name === "content-length" || name === "transfer-encoding") throw new ResponseError(`a ${name} in the trailers`);
+  return [name, valueAfter(line, colon, line.length)];
+}
+
+function nameBefore(text: string, start: number, colon: number, end: number): string {
+  const name = lowerHeaderName(text.slice(start, colon < start || colon > end ? start : colon));
+  if (name === undefined) throw new ResponseError("a malformed header line");
+  return name;
+}
+
+/** A line ends with CR LF only. A single CR or LF is not allowed in a value. */
+function valueAfter(text: string, colon: number, end: number): string {
+  const value = trimmed(text, colon + 1, end);
+  if (!isHeaderValue(value)) throw new ResponseError("a control character in the response head");
+  return value;
+}
 
 /** Joins the body bytes of one read, because the downstream cost is per chunk, not per byte. */
 export class GatheredBody {

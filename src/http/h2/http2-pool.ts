@@ -7,7 +7,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import { describeSocketError, openSocket } from "../h1/open-socket.ts";
+import { describeSocketError, openSocket } from "../h1/connection.ts";
 import {
   type HealthObserver,
   HttpClientError,

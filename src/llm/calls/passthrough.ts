@@ -4,7 +4,7 @@
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { asksForWebSocket } from "../../http/h1/protocol-upgrade.ts";
+import { asksForWebSocket } from "../../http/headers.ts";
 import type { HttpCall } from "../../http/http-client.ts";
 import { slashedName } from "../../http/request-path.ts";
 import { CredentialError } from "../../identity/cloud/renewable.ts";

@@ -11,7 +11,7 @@ import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import type { LlmAttributes, ModelAccess } from "../../core/request-attributes.ts";
 import { foreignCharset } from "../../http/charset.ts";
-import { asksForWebSocket } from "../../http/h1/protocol-upgrade.ts";
+import { asksForWebSocket } from "../../http/headers.ts";
 import type { ListedModels } from "../models/listed-models.ts";
 import type { ModelPolicies, ModelTable } from "../models/model-table.ts";
 import type { Quotes } from "../models/quotes.ts";

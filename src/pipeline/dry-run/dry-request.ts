@@ -21,7 +21,7 @@ import {
   PROTOCOL_VERSION,
 } from "../../mcp/protocol/protocol-version.ts";
 import type { RecordedRequest } from "../../record/recorded-request.ts";
-import { forwardedClient, type IsTrustedPeer } from "../listen/trusted-peers.ts";
+import { forwardedClient, type IsTrustedPeer } from "../listen/request-entry.ts";
 
 export interface DryRequest {
   readonly method: string;

@@ -8,7 +8,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
 import type { RecordedRequest } from "../../record/recorded-request.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
-import { trustedPeers } from "../listen/trusted-peers.ts";
+import { trustedPeers } from "../listen/request-entry.ts";
 import { handle } from "../phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../phases/pipeline-env.ts";
 import { createRouteTable } from "../route/match-route.ts";

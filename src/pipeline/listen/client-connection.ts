@@ -10,13 +10,36 @@ import { GatewayError } from "../../core/errors.ts";
 import { NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import { asGatewayError, type Reply } from "../../core/reply.ts";
 import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.ts";
-import type { ParsedRequest } from "../../http/h1/request-parser.ts";
-import { type RequestEvents, RequestParser } from "../../http/h1/request-parser.ts";
+import { type ParsedRequest, type RequestEvents, RequestParser } from "../../http/h1/request-parser.ts";
 import { fairReads, readOpened, socketReader } from "../../http/h1/socket-reads.ts";
 import { RequestError } from "../../http/request-head.ts";
-import { Opening } from "./http2/opening.ts";
 import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./open-connections.ts";
 import { KEEP_ALIVE_MS, type ResponseCarrier, ResponseWriter, responseHead } from "./response-writer.ts";
+
+const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+const R = 0x52;
+
+export interface Opened {
+  readonly isHttp2: boolean;
+  readonly bytes: Buffer;
+}
+
+/** Detects HTTP/2 with prior knowledge (RFC 9113 section 3.3) from the first bytes of a connection. */
+export class Opening {
+  #held: Buffer | undefined = undefined;
+
+  /** Returns undefined while both protocols are possible. */
+  look(chunk: Buffer): Opened | undefined {
+    const bytes = this.#held === undefined ? chunk : Buffer.concat([this.#held, chunk]);
+    // Two bytes are enough for nearly all connections.
+    if (bytes[0] !== PREFACE[0] || (bytes.length > 1 && bytes[1] !== R)) return { isHttp2: false, bytes };
+    const length = Math.min(bytes.length, PREFACE.length);
+    if (!bytes.subarray(0, length).equals(PREFACE.subarray(0, length))) return { isHttp2: false, bytes };
+    if (length === PREFACE.length) return { isHttp2: true, bytes };
+    this.#held = bytes;
+    return undefined;
+  }
+}
 
 /** Receives the events of a client's socket. An exception in a method is passed to `unexpected`. */
 export interface SocketReceiver {

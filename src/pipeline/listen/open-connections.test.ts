@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { silentLogger } from "../../record/log/logger.ts";
 import { createConnectionLimits } from "./open-connections.ts";
-import { trustedPeers } from "./trusted-peers.ts";
+import { trustedPeers } from "./request-entry.ts";
 
 const LIMIT = 3;
 

@@ -1,8 +1,9 @@
 /**
- * Turns a parsed head into an Exchange and passes it to the pipeline, or rejects and records it.
+ * Turns a parsed head into an Exchange and passes it to the pipeline, or rejects and records it. The client's address is
+ * that of the connection's peer or, behind `config.trustedProxies`, the one that `x-forwarded-for` names.
  */
 
-import type { Socket } from "node:net";
+import { BlockList, isIP, isIPv6, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { isHeaderName } from "../../base/header-names.ts";
 import { isRequestId } from "../../base/ids.ts";
@@ -14,8 +15,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import { requestState, responseState } from "../../core/snapshot.ts";
 import { HeaderList, isHeaderValue } from "../../http/headers.ts";
 import { type CanonicalHost, canonicalAddress } from "../../http/host.ts";
-import { type ReceivedHead, type RequestHead, readRequestHead } from "../../http/request-head.ts";
-import { isKnownMethod } from "../../http/request-methods.ts";
+import { isKnownMethod, type ReceivedHead, type RequestHead, readRequestHead } from "../../http/request-head.ts";
 import { BodyCapture } from "../../record/recorded-bodies.ts";
 import { redactUrl } from "../../record/trace/redact.ts";
 import type { Trace } from "../../record/trace/trace.ts";
@@ -24,7 +24,61 @@ import type { PipelineEnv, Served } from "../phases/pipeline-env.ts";
 import type { ChargedClient } from "./backlog.ts";
 import type { ListenerEnv } from "./listener-env.ts";
 import type { Proxied } from "./proxied-connections.ts";
-import { forwardedClient } from "./trusted-peers.ts";
+
+export type IsTrustedPeer = (address: string) => boolean;
+
+const MAX_PROXIES = 32;
+/** Some proxies add the port, as in `192.0.2.1:4711` or `[2001:db8::1]:4711`. */
+const WITH_PORT = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/;
+
+export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
+  if (ranges.length === 0) return () => false;
+  const list = new BlockList();
+  for (const range of ranges) {
+    const [address = "", bits] = range.split("/");
+    const family = isIPv6(address) ? "ipv6" : "ipv4";
+    if (bits === undefined) list.addAddress(address, family);
+    else list.addSubnet(address, Number(bits), family);
+  }
+  return (peer) => {
+    const address = canonicalAddress(peer);
+    return isIP(address) !== 0 && list.check(address, isIPv6(address) ? "ipv6" : "ipv4");
+  };
+}
+
+/**
+ * Returns the last address in `x-forwarded-for` that is not a trusted proxy, or the first address if all are trusted.
+ * Returns undefined if the header is absent, or if an entry is malformed or the limit is reached first.
+ */
+export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer: IsTrustedPeer): string | undefined {
+  if (forwardedFor === undefined) return undefined;
+  let end = forwardedFor.length;
+  for (let i = 0; i < MAX_PROXIES; i++) {
+    const comma = forwardedFor.lastIndexOf(",", end - 1);
+    const address = parseForwardedAddress(forwardedFor.slice(comma + 1, end).trim());
+    if (address === undefined) return undefined;
+    if (comma < 0 || !isTrustedPeer(address)) return address;
+    // A leading comma is malformed.
+    if (comma === 0) return undefined;
+    end = comma;
+  }
+  return undefined;
+}
+
+/** Returns the address in canonical form, so that one client has one address. */
+function parseForwardedAddress(entry: string): string | undefined {
+  const found = isIP(entry) === 0 ? WITH_PORT.exec(entry) : null;
+  const address = found ? (found[1] ?? found[2] ?? "") : entry;
+  switch (isIP(address)) {
+    case 4:
+      return address;
+    case 6:
+      // A zone is meaningful only on the machine that wrote it.
+      return address.includes("%") ? undefined : canonicalAddress(address);
+    default:
+      return undefined;
+  }
+}
 
 /** This Retry-After value gives the garbage collector time to free memory, and streams time to end. */
 const HTTP1_HEAD = peerInput("client/http1-head");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isAddressRange } from "../../http/address-range.ts";
-import { forwardedClient, trustedPeers } from "./trusted-peers.ts";
+import { forwardedClient, trustedPeers } from "./request-entry.ts";
 
 const cases: [ranges: string[], peer: string, trusted: boolean][] = [
   [[], "127.0.0.1", false],

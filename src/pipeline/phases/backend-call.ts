@@ -6,10 +6,9 @@
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { shortageCode } from "../../base/file-descriptors.ts";
-import { Attempt, describeAttempt, type ServedModel } from "../../core/attempts.ts";
 import type { BackendProblem, BackendRun, PreparedCall, ResponseReceiver } from "../../core/backend.ts";
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import { Attempt, describeAttempt, type Exchange, type ServedModel } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
 import { asGatewayError } from "../../core/reply.ts";
 import { receivedState, requestState, sentState } from "../../core/snapshot.ts";

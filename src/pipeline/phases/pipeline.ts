@@ -24,10 +24,9 @@ import {
   routeNotFound,
   selectScopes,
 } from "../route/match-route.ts";
-import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
+import { type AttemptOwner, AttemptRunner, HeldRequest } from "./attempt-runner.ts";
 import { type BeforeCallRun, BodyRules, beforeCall } from "./before-call.ts";
 import { backendErrorReply, Delivery, Failures } from "./delivery.ts";
-import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { policiesOf, runAdmission, runRequestHooks } from "./run-hooks.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange, type ExchangeParts } from "../../../test/support/exchange.ts";
-import { Attempt } from "../../core/attempts.ts";
+import { Attempt } from "../../core/exchange.ts";
 import { FinishedRequest } from "../finished-request.ts";
 import { RequestSpans } from "../trace/live-records.ts";
 import { createRedaction } from "../trace/redact.ts";

@@ -24,8 +24,7 @@ import {
   ATTR_MCP_RESOURCE_URI,
   ATTR_MCP_SESSION_ID,
 } from "@opentelemetry/semantic-conventions/incubating";
-import type { Attempt } from "../../core/attempts.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import type { Attempt, Exchange } from "../../core/exchange.ts";
 import type { McpAttributes } from "../../core/request-attributes.ts";
 import { parseAuthority } from "../../http/host.ts";
 import { addLlmFields, type FinishedRequest, mcpServer } from "../finished-request.ts";

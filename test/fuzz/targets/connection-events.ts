@@ -10,7 +10,7 @@ import { createMemoryBudget } from "../../../src/base/memory-budget.ts";
 import type { Backend } from "../../../src/core/backend.ts";
 import type { CompiledScope } from "../../../src/core/policy.ts";
 import type { Route } from "../../../src/core/topology.ts";
-import { HostHealth } from "../../../src/http/client/host-health.ts";
+import { HostHealth } from "../../../src/http/client/http-pool.ts";
 import { writeBody } from "../../../src/http/h1/connection.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { HttpAttempt } from "../../../src/http/http-attempt.ts";

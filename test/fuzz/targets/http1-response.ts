@@ -3,8 +3,7 @@
  * as that, and nothing accepted whose length could be read in two ways.
  */
 import { peerInput } from "../../../src/base/peer-inputs.ts";
-import { ResponseError } from "../../../src/http/h1/parse-response-head.ts";
-import { ResponseParser } from "../../../src/http/h1/response-parser.ts";
+import { ResponseError, ResponseParser } from "../../../src/http/h1/response-parser.ts";
 import type { Random } from "../../support/random.ts";
 import { readWithNode } from "../node-parser.ts";
 import { waysToArrive } from "../pieces.ts";

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { RequestedUpgrade } from "./protocol-upgrade.ts";
-import { ResponseParser } from "./response-parser.ts";
+import { type RequestedUpgrade, ResponseParser } from "./response-parser.ts";
 
 /** The example of RFC 6455 section 1.3. */
 const KEY = "dGhlIHNhbXBsZSBub25jZQ==";

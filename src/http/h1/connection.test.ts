@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HeaderList } from "../headers.ts";
-import { RequestError, requestHead } from "./write-request-head.ts";
+import { RequestError, requestHead } from "./connection.ts";
 
 const NONE = { kind: "none" } as const;
 
