@@ -13,7 +13,7 @@ import type { Snapshot } from "../config/documents/snapshot.ts";
 import { fieldsOf } from "../config/text/value-shapes.ts";
 import { readAll } from "../http/body.ts";
 import { readJson } from "../json/read-json.ts";
-import { createConnectionLimits } from "../pipeline/listen/open-connections.ts";
+import { createConnectionLimits } from "../pipeline/listen/listener.ts";
 import type { Logger } from "../record/log/logger.ts";
 import {
   type ConnectedStream,

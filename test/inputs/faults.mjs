@@ -632,7 +632,7 @@ export const FAULTS = [
     class: "limit",
     effect:
       "A client with an IPv6 network opens connections from many of its addresses and takes all connections of the listener.",
-    file: "src/pipeline/listen/open-connections.ts",
+    file: "src/pipeline/listen/listener.ts",
     tests: [
       "src/pipeline/listen/",
       "test/scenario/client-address",

@@ -44,9 +44,9 @@ export const MUTATIONS = [
   },
   {
     name: "an upgrade closes a connection that a response promised to keep (fixed in 277496b9)",
-    file: "src/pipeline/listen/open-connections.ts",
-    find: "    closesKept: () => (draining && !isLingering) ||",
-    replace: "    closesKept: () => draining ||",
+    file: "src/pipeline/listen/listener.ts",
+    find: "    return (this.#hasDrainStarted && !this.#isLingering) ||",
+    replace: "    return this.#hasDrainStarted ||",
   },
   {
     name: "data planes stay at a standby controller (fixed in 11f42d50)",
@@ -137,9 +137,9 @@ export const MUTATIONS = [
   },
   {
     name: "the end of the drain does not resolve the shutdown",
-    file: "src/pipeline/listen/open-connections.ts",
-    find: "      if (draining) resolveDrained();\n    },",
-    replace: "    },",
+    file: "src/pipeline/listen/listener.ts",
+    find: "    if (this.#hasDrainStarted) this.#resolveDrained();\n  }",
+    replace: "  }",
   },
   {
     name: "a POST request is retried on a stale connection",
@@ -189,13 +189,13 @@ export const MUTATIONS = [
   },
   {
     name: "an address may have one connection more than its limit",
-    file: "src/pipeline/listen/open-connections.ts",
+    file: "src/pipeline/listen/listener.ts",
     find: "      if (open >= limit) {\n",
     replace: "      if (open > limit) {\n",
   },
   {
     name: "a connection that an address closes counts forever",
-    file: "src/pipeline/listen/open-connections.ts",
+    file: "src/pipeline/listen/listener.ts",
     find: "        if (left > 0) perAddress.set(address, left);\n        else perAddress.delete(address);\n",
     replace: "        if (left === 0) perAddress.delete(address);\n",
   },

@@ -5,6 +5,7 @@
 
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Linked } from "../../base/linked-list.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { NO_BODY, type RequestBody } from "../../core/exchange.ts";
@@ -13,8 +14,76 @@ import { type BodyCarrier, RequestBodySource } from "../../http/h1/request-body.
 import { type ParsedRequest, type RequestEvents, RequestParser } from "../../http/h1/request-parser.ts";
 import { fairReads, readOpened, socketReader } from "../../http/h1/socket-reads.ts";
 import { RequestError } from "../../http/request-head.ts";
-import { type ConnectionOwner, type OpenConnection, SweepDeadline } from "./open-connections.ts";
-import { KEEP_ALIVE_MS, type ResponseCarrier, ResponseWriter, responseHead } from "./response-writer.ts";
+import { beginRequest, type RequestOwner, rejectRequest } from "./request-entry.ts";
+import {
+  KEEP_ALIVE_MS,
+  type ResponseCarrier,
+  type ResponseOwner,
+  ResponseWriter,
+  responseHead,
+} from "./response-writer.ts";
+
+export interface OpenConnection extends Linked<OpenConnection> {
+  /** Called periodically. Closes the connection if the client exceeds its deadline. */
+  sweep(): void;
+  /** Called when the listener shuts down. Closes an idle connection. HTTP/2 connections finish their streams first. */
+  closeIfIdle(): void;
+  destroy(): void;
+}
+
+export interface JoinedConnections {
+  readonly client: Duplex;
+  readonly backend: Duplex;
+  /** The client sent these bytes after its request. */
+  readonly firstBytes: Buffer;
+  /** The tunnel's memory is charged to this client. */
+  readonly chargedTo: string;
+  /** False for a tunnel that CONNECT opened, whose bytes are not WebSocket frames. */
+  readonly isWebSocket: boolean;
+  closed(): void;
+}
+
+/** The listener of a connection. */
+export interface ConnectionOwner extends ResponseOwner, RequestOwner, Sweeper {
+  /** Returns whether kept-alive connections are closed even if their last response did not announce it. */
+  closesKept(): boolean;
+  /** Called when the client uses HTTP/2. The socket is paused, and the bytes that were read are unshifted. */
+  becomeHttp2(connection: OpenConnection, socket: Socket): void;
+  closed(connection: OpenConnection): void;
+  join(joined: JoinedConnections): void;
+  unexpected(error: unknown, socket: Socket): void;
+}
+
+interface Sweeper {
+  readonly sweeps: number;
+  readonly sweepMs: number;
+}
+
+const NEVER = 2 ** 30;
+
+/** Counts sweeps instead of time, because sweeps do not advance while the process is blocked. */
+class SweepDeadline {
+  readonly #sweeper: Sweeper;
+  #last = NEVER;
+
+  constructor(sweeper: Sweeper) {
+    this.#sweeper = sweeper;
+  }
+
+  get isOver(): boolean {
+    return this.#sweeper.sweeps >= this.#last;
+  }
+
+  in(ms: number): void {
+    const { sweeps, sweepMs } = this.#sweeper;
+    // One sweep is added, because the next one may follow immediately.
+    this.#last = sweeps + Math.ceil(ms / sweepMs) + 1;
+  }
+
+  clear(): void {
+    this.#last = NEVER;
+  }
+}
 
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const R = 0x52;
@@ -224,7 +293,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     this.#socket = socket;
     this.owner = owner;
     this.#deadline = new SweepDeadline(owner);
-    this.#deadline.in(owner.headersTimeoutMs);
+    this.#deadline.in(owner.env.limits.headersTimeoutMs);
     listenTo(socket, this);
   }
 
@@ -268,7 +337,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     const first = opening.look(chunk);
     if (first === undefined) return;
     this.#opening = undefined;
-    if (!first.isHttp2 || !this.owner.speaksHttp2) {
+    if (!first.isHttp2 || this.owner.served.listener.http2 === false) {
       this.#feed(first.bytes);
       return;
     }
@@ -290,7 +359,8 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
     }
     if (next < chunk.length) this.#hold(chunk.subarray(next));
     if (this.#state === "waiting") {
-      if (wasBetween && this.#isKept && !this.#parser.isBetween) this.#deadline.in(this.owner.headersTimeoutMs);
+      if (wasBetween && this.#isKept && !this.#parser.isBetween)
+        this.#deadline.in(this.owner.env.limits.headersTimeoutMs);
     } else if (this.#state === "busy" && this.#response === undefined && !this.#parser.isInBody) this.#ready();
   }
 
@@ -304,7 +374,8 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   head(request: ParsedRequest, bytes: Buffer | undefined): void {
     this.#state = "busy";
     this.#deadline.clear();
-    this.#isConnect = request.method === "CONNECT" && this.owner.acceptsConnect && isConnect(request);
+    this.#isConnect =
+      request.method === "CONNECT" && this.owner.served.listener.forwardProxy === true && isConnect(request);
     const response = new ResponseWriter(request, this.#socket, this, this.#isConnect || isWebSocket(request));
     this.#response = response;
     let body: RequestBody = NO_BODY;
@@ -313,7 +384,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
       this.#body = new RequestBodySource(this);
       body = { kind: "stream", stream: this.#body, length: request.contentLength, taken: false };
     }
-    this.owner.begin(request, body, response, this.#socket);
+    beginRequest(this.owner, request, body, response, this.#socket);
   }
 
   data(chunk: Buffer): void {
@@ -349,7 +420,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
 
   #reject(error: GatewayError, bytes: Buffer | undefined): void {
     const response = this.#response;
-    const rejection = this.owner.reject(response === undefined ? bytes : undefined, error, this.#socket);
+    const rejection = rejectRequest(this.owner, response === undefined ? bytes : undefined, error, this.#socket);
     const isHead = response === undefined ? bytes?.toString("latin1", 0, 5) === "HEAD " : response.isHead;
     this.#socket.write(replyText(rejection.reply, isHead, this.owner.clock.now()), "latin1", (failed) => {
       rejection.settle(!failed);
@@ -412,7 +483,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
   /** Discards the rest of a small body to reach the next pipelined request. */
   #discardBody(): void {
     this.#body = undefined;
-    this.#deadline.in(this.owner.headersTimeoutMs);
+    this.#deadline.in(this.owner.env.limits.headersTimeoutMs);
     this.#socket.resume();
   }
 
@@ -424,7 +495,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, ResponseCar
       this.#deadline.in(KEEP_ALIVE_MS);
       if (this.#socket.isPaused()) this.#socket.resume();
     } else {
-      this.#deadline.in(this.owner.headersTimeoutMs);
+      this.#deadline.in(this.owner.env.limits.headersTimeoutMs);
       // Pipelined requests run in another event-loop iteration, so that one client does not delay the others.
       fairReads.runLater(() => readHeld(this));
     }

@@ -23,7 +23,7 @@ import { handle } from "../phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../phases/pipeline-env.ts";
 import type { ChargedClient } from "./backlog.ts";
 import type { ListenerEnv } from "./listener-env.ts";
-import type { Proxied } from "./proxied-connections.ts";
+import type { Proxied, ProxiedConnections } from "./proxied-connections.ts";
 
 export type IsTrustedPeer = (address: string) => boolean;
 
@@ -96,130 +96,117 @@ export interface EntrySink extends ClientSink {
   reject(reply: Reply): void;
 }
 
-export interface RequestEntry {
-  begin(served: Served, request: ReceivedHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
-  /**
-   * Returns the response to invalid or incomplete input. If `bytes` is undefined, nothing is recorded, because no head
-   * was received or the request is already recorded.
-   */
-  reject(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Rejection;
+/** The listener that receives the requests. */
+export interface RequestOwner {
+  readonly env: ListenerEnv;
+  readonly scheme: "http" | "https";
+  /** Later requests use another configuration after a reload. */
+  readonly served: Served;
+  /** Counts the requests in flight. */
+  requests: number;
+  /** The subjects of the clients' certificates, on listeners with TLS. */
+  readonly identities: WeakMap<Socket, string> | undefined;
+  readonly proxied: Pick<ProxiedConnections, "find">;
 }
 
-export interface ConnectionDetails {
-  /** Returns the subject of the client's certificate, on listeners with TLS. */
-  readonly identityOf?: ((socket: Socket) => string | undefined) | undefined;
-  /** Returns the PROXY protocol header of the connection. */
-  readonly proxiedBy?: ((socket: Socket) => Proxied | undefined) | undefined;
-}
-
-export function createRequestEntry(
-  env: ListenerEnv,
-  scheme: "http" | "https",
-  { identityOf, proxiedBy }: ConnectionDetails = {},
-): RequestEntry {
-  function rejectAtEdge(
-    served: Served,
-    { method, target, version, pairs }: ReceivedHead,
-    sink: EntrySink,
-    socket: Socket,
-    error: GatewayError,
-  ): void {
-    const request = rejectedRequest({ method, target, version, rawHeaders: pairs }, scheme);
-    const rejection = rejectionOf(served, request, error, socket);
+/** Called when the head of a request has arrived. */
+export function beginRequest(
+  owner: RequestOwner,
+  read: ReceivedHead,
+  body: RequestBody,
+  sink: EntrySink,
+  socket: Socket,
+): void {
+  const { env, served } = owner;
+  owner.requests += 1;
+  const isForwardProxy = served.listener.forwardProxy === true;
+  let head: RequestHead;
+  try {
+    if (env.heap.level === "full" || sink.isBeyondLimit) throw overloaded(sink.isBeyondLimit);
+    head = readRequestHead(
+      read.version === "2" ? HTTP2_HEAD : HTTP1_HEAD,
+      read,
+      isTrusted(env, peerOf(owner, socket)),
+      sink.isUpgrade,
+      isForwardProxy,
+    );
+  } catch (error) {
+    const { method, target, version, pairs } = read;
+    const request = rejectedRequest({ method, target, version, rawHeaders: pairs }, owner.scheme);
+    const rejection = beginRejection(env, newExchange(owner, request, socket, false), asGatewayError(error));
     sink.onClose = (complete) => rejection.settle(complete);
     sink.reject(rejection.reply);
+    return;
   }
-
-  function rejectionOf(served: Served, request: GatewayRequest, error: GatewayError, socket: Socket): Rejection {
-    return beginRejection(env, newExchange(served, idFor(request.headers), request, socket, false), error);
-  }
-
-  function idFor(headers: HeaderList): string {
-    const given = headers.get("x-request-id");
-    return given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
-  }
-
-  function newExchange(
-    served: Served,
-    id: string,
-    request: GatewayRequest,
-    socket: Socket,
-    isForwarded: boolean,
-  ): Exchange {
-    const peer = peerOf(socket, proxiedBy);
-    const forwardedFor = isTrusted(peer) ? request.headers.get("x-forwarded-for") : undefined;
-    const proxied = peer.proxied?.addresses?.source.address;
-    return new Exchange({
-      id,
-      listener: served.listener.name,
-      source: {
-        address: peer.address,
-        port: peer.port,
-        client: forwardedClient(forwardedFor, env.isTrustedPeer) ?? proxied,
-        proxied,
-        isForwarded: isForwarded || peer.proxied !== undefined ? true : undefined,
-        identity: identityOf?.(socket),
-        serverName: served.listener.tls?.parts === undefined ? undefined : serverNameOf(socket),
-      },
-      request,
-      startedAt: env.clock.now(),
-      startedMs: env.clock.monotonicMs(),
-      memory: env.memory,
-    });
-  }
-
-  /**
-   * A load balancer that sends PROXY protocol headers does not write forwarding headers, so the client that it names
-   * must be trusted.
-   */
-  function isTrusted(peer: Peer): boolean {
-    peer.isTrusted ??=
-      peer.proxied === undefined
-        ? env.isTrustedPeer(peer.address)
-        : peer.proxied.addresses !== undefined && env.isTrustedPeer(peer.proxied.addresses.source.address);
-    return peer.isTrusted;
-  }
-
-  return {
-    begin(served, read, body, sink, socket) {
-      let head: RequestHead;
-      try {
-        if (env.heap.level === "full" || sink.isBeyondLimit) throw overloaded(sink.isBeyondLimit);
-        const isForwardProxy = served.listener.forwardProxy === true;
-        head = readRequestHead(
-          read.version === "2" ? HTTP2_HEAD : HTTP1_HEAD,
-          read,
-          isTrusted(peerOf(socket, proxiedBy)),
-          sink.isUpgrade,
-          isForwardProxy,
-        );
-      } catch (error) {
-        rejectAtEdge(served, read, sink, socket, asGatewayError(error));
-        return;
-      }
-      // A reverse proxy serves the host in the target, so only a forward proxy needs the scheme that the client names.
-      const namesHttps = served.listener.forwardProxy === true && head.namesHttps;
-      const request: GatewayRequest = {
-        method: read.method,
-        scheme: namesHttps ? "https" : scheme,
-        namesHttps,
-        host: head.host,
-        path: head.path,
-        rawPath: head.rawPath,
-        query: head.query,
-        version: read.version,
-        headers: head.headers,
-        body,
-      };
-      const exchange = newExchange(served, idFor(head.headers), request, socket, head.isForwarded);
-      sink.chargedTo = exchange;
-      handle(env, served, exchange, sink);
-    },
-    reject(served, bytes, error, socket) {
-      if (bytes === undefined) return { reply: errorReply(error), settle: ignore };
-      return rejectionOf(served, rejectedRequest(parseRejectedHead(bytes), scheme), error, socket);
-    },
+  // A reverse proxy serves the host in the target, so only a forward proxy needs the scheme that the client names.
+  const namesHttps = isForwardProxy && head.namesHttps;
+  const request: GatewayRequest = {
+    method: read.method,
+    scheme: namesHttps ? "https" : owner.scheme,
+    namesHttps,
+    host: head.host,
+    path: head.path,
+    rawPath: head.rawPath,
+    query: head.query,
+    version: read.version,
+    headers: head.headers,
+    body,
   };
+  const exchange = newExchange(owner, request, socket, head.isForwarded);
+  sink.chargedTo = exchange;
+  handle(env, served, exchange, sink);
+}
+
+/**
+ * Returns the response to invalid or incomplete input. If `bytes` is undefined, nothing is recorded, because no head
+ * was received or the request is already recorded.
+ */
+export function rejectRequest(
+  owner: RequestOwner,
+  bytes: Buffer | undefined,
+  error: GatewayError,
+  socket: Socket,
+): Rejection {
+  if (bytes === undefined) return { reply: errorReply(error), settle: ignore };
+  const request = rejectedRequest(parseRejectedHead(bytes), owner.scheme);
+  return beginRejection(owner.env, newExchange(owner, request, socket, false), error);
+}
+
+function newExchange(owner: RequestOwner, request: GatewayRequest, socket: Socket, isForwarded: boolean): Exchange {
+  const { env, served } = owner;
+  const peer = peerOf(owner, socket);
+  const forwardedFor = isTrusted(env, peer) ? request.headers.get("x-forwarded-for") : undefined;
+  const proxied = peer.proxied?.addresses?.source.address;
+  const givenId = request.headers.get("x-request-id");
+  return new Exchange({
+    id: givenId !== undefined && isRequestId(givenId) ? givenId : env.ids.hex(8),
+    listener: served.listener.name,
+    source: {
+      address: peer.address,
+      port: peer.port,
+      client: forwardedClient(forwardedFor, env.isTrustedPeer) ?? proxied,
+      proxied,
+      isForwarded: isForwarded || peer.proxied !== undefined ? true : undefined,
+      identity: owner.identities?.get(socket),
+      serverName: served.listener.tls?.parts === undefined ? undefined : serverNameOf(socket),
+    },
+    request,
+    startedAt: env.clock.now(),
+    startedMs: env.clock.monotonicMs(),
+    memory: env.memory,
+  });
+}
+
+/**
+ * A load balancer that sends PROXY protocol headers does not write forwarding headers, so the client that it names
+ * must be trusted.
+ */
+function isTrusted(env: ListenerEnv, peer: Peer): boolean {
+  peer.isTrusted ??=
+    peer.proxied === undefined
+      ? env.isTrustedPeer(peer.address)
+      : peer.proxied.addresses !== undefined && env.isTrustedPeer(peer.proxied.addresses.source.address);
+  return peer.isTrusted;
 }
 
 function overloaded(isBeyondLimit: boolean): GatewayError {
@@ -249,12 +236,12 @@ interface Peer {
 }
 
 /** Caches the peer for each connection, because Node's getters are slow. */
-function peerOf(socket: Socket & { [PEER]?: Peer }, proxiedBy: ConnectionDetails["proxiedBy"]): Peer {
+function peerOf({ proxied: { find } }: RequestOwner, socket: Socket & { [PEER]?: Peer }): Peer {
   const known = socket[PEER];
   if (known !== undefined) return known;
   const { remoteAddress = "", remotePort: port = 0 } = socket;
   const address = canonicalAddress(remoteAddress);
-  const proxied = proxiedBy?.(socket);
+  const proxied = find(socket);
   const peer: Peer = { address, port, proxied, isTrusted: undefined };
   // A closed connection has no peer address.
   if (address !== "") socket[PEER] = peer;

@@ -15,10 +15,8 @@ import { writeBody } from "../../../src/http/h1/connection.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { HttpAttempt } from "../../../src/http/http-attempt.ts";
 import { HttpClientError, type HttpPool } from "../../../src/http/http-client.ts";
-import { CONNECTIONS } from "../../../src/pipeline/listen/listener.ts";
+import { ListenerConnections } from "../../../src/pipeline/listen/listener.ts";
 import { LISTENER_LIMITS, type ListenerEnv } from "../../../src/pipeline/listen/listener-env.ts";
-import { createOpenConnections, type OpenConnections } from "../../../src/pipeline/listen/open-connections.ts";
-import { createRequestEntry } from "../../../src/pipeline/listen/request-entry.ts";
 import type { Served } from "../../../src/pipeline/phases/pipeline-env.ts";
 import { createRouteTable } from "../../../src/pipeline/route/match-route.ts";
 import { silentLogger } from "../../../src/record/log/logger.ts";
@@ -53,7 +51,7 @@ class World {
   http2: Http2Client | undefined = undefined;
   readonly calls: Call[] = [];
   readonly unexpected: unknown[] = [];
-  readonly connections: OpenConnections;
+  readonly connections: ListenerConnections;
   begun = 0;
   settled = 0;
   drained: "no" | "asked" | "yes" = "no";
@@ -79,12 +77,7 @@ class World {
       defect: (_exchange, error) => void this.unexpected.push(error),
       unexpected: (error) => void this.unexpected.push(error),
     };
-    this.connections = createOpenConnections(
-      servedBy(this.#backend()),
-      env,
-      createRequestEntry(env, "http"),
-      CONNECTIONS,
-    );
+    this.connections = new ListenerConnections(env, "http", servedBy(this.#backend()));
     this.connections.add(this.client as unknown as Socket, "http1");
   }
 

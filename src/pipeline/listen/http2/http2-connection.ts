@@ -10,11 +10,12 @@ import { closeStreamLater, endSessionLater } from "../../../http/h2/later-ends.t
 import { LifeSigns } from "../../../http/h2/life-signs.ts";
 import { parseStreamHead } from "../../../http/h2/parse-stream-head.ts";
 import { REQUEST_COST, ReadTurn, sessionReads, unsentBytes } from "../../../http/h2/read-turns.ts";
-import type { ConnectionOwner, OpenConnection } from "../open-connections.ts";
+import type { ConnectionOwner, OpenConnection } from "../client-connection.ts";
+import { beginRequest } from "../request-entry.ts";
 import { KEEP_ALIVE_MS } from "../response-writer.ts";
 import { type ClientStreams, StreamAccounts } from "./stream-accounts.ts";
 import { type StreamOwner, StreamResponse } from "./stream-response.ts";
-import type { StreamShare } from "./stream-shares.ts";
+import { type StreamShare, streamShares } from "./stream-shares.ts";
 
 const HEAD = peerInput("client/http2-head");
 /** A client may reset this many streams between two sweeps. */
@@ -75,15 +76,19 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.idle = owner.idle;
     this.waitingBytes = owner.waitingBytes;
     this.streams = owner.streams;
-    this.#accounts = new StreamAccounts(owner.openStreams, (client) => this.#cut(client));
-    this.#share = owner.streamShare(socket);
+    const { env } = owner;
+    this.#accounts = new StreamAccounts(env.memory.openStreams, (client) => this.#cut(client));
+    const { remoteAddress } = socket;
+    // As for connections, trusted proxies and Unix sockets are not limited.
+    const isLimited = remoteAddress !== undefined && !env.isTrustedPeer(remoteAddress);
+    this.#share = isLimited ? streamShares.join(remoteAddress) : undefined;
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
     this.#endNow = endSessionLater(session);
     // Node calls `close` for a client's GOAWAY. Its implementation would reject streams that follow in the same packet,
     // so pending streams are served before the connection ends.
     session.close = () => this.#leave();
-    this.#lifeSigns = new LifeSigns(session, socket, owner.silentPeerMs);
+    this.#lifeSigns = new LifeSigns(session, socket, env.limits.silentPeerMs);
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
       this.#arrived(stream, () => this.#begin(stream, flags, raw)),
     );
@@ -123,7 +128,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     if (this.#isClosing) {
       if (this.#silentMs >= GOODBYE_MS) this.#session.destroy();
     } else if (
-      this.#silentMs >= (this.#served === 0 ? this.#owner.headersTimeoutMs : KEEP_ALIVE_MS) ||
+      this.#silentMs >= (this.#served === 0 ? this.#owner.env.limits.headersTimeoutMs : KEEP_ALIVE_MS) ||
       this.#owner.closesKept()
     )
       this.#goAway();
@@ -201,7 +206,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #begin(stream: ServerHttp2Stream, flags: number, raw: readonly string[]): void {
     try {
       this.turn.spend(REQUEST_COST);
-      if (this.#owner.isFull()) {
+      if (this.#owner.env.heap.level === "full") {
         refuse(stream);
         return;
       }
@@ -214,7 +219,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
         response.body === undefined
           ? NO_BODY
           : { kind: "stream" as const, stream: response.body, length: request.contentLength, taken: false };
-      this.#owner.begin(request, body, response, this.#socket);
+      beginRequest(this.#owner, request, body, response, this.#socket);
       response.charge = this.#accounts.charge(response.client, request.bytes);
     } catch (error) {
       this.unexpected(error);
@@ -224,7 +229,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   #exceedsShare(): boolean {
     if (this.#share === undefined) return false;
     this.#share.open += 1;
-    return this.#share.open > this.#owner.maxStreamsPerAddress;
+    return this.#share.open > this.#owner.env.limits.maxStreamsPerAddress;
   }
 
   /** Ends the connection, or only the client's streams if a proxy sends those of other clients over it. */

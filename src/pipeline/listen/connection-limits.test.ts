@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { silentLogger } from "../../record/log/logger.ts";
-import { createConnectionLimits } from "./open-connections.ts";
+import { createConnectionLimits } from "./listener.ts";
 import { trustedPeers } from "./request-entry.ts";
 
 const LIMIT = 3;
