@@ -316,7 +316,7 @@ export const REQUEST_LIMITS = {
     ],
     [
       "MAX_PROBLEM_CHARS",
-      "pipeline/phases/backend-call.ts",
+      "pipeline/phases/attempt-runner.ts",
       "the reason of a failed attempt in logs and traces",
       "cut",
     ],

@@ -11,10 +11,9 @@ export interface AttemptFailure {
 export interface Targets<Failure extends AttemptFailure = AttemptFailure> {
   /** Limits from above how many targets can still be called. They share the time of the request. */
   readonly left: number;
-  /** The wait before the next target is called. */
-  readonly backoffMs: number;
-  hasNext(failure: Failure): boolean;
-  /** Ends the failed attempt, without a result for the client. */
-  leave(failure: Failure): void;
-  callNext(): void;
+  /**
+   * Ends the failed attempt without a result for the client, and returns the call of the next target. Returns undefined,
+   * and ends nothing, if no target can follow.
+   */
+  takeNext(failure: Failure): (() => void) | undefined;
 }

@@ -10,7 +10,7 @@ import { FrameCounter } from "../../src/http/websocket-frames.ts";
 import { StderrTail, StdioProcess } from "../../src/mcp/transports/stdio-transport.ts";
 import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
 import { ResponseWriter } from "../../src/pipeline/listen/response-writer.ts";
-import { BackendCall } from "../../src/pipeline/phases/backend-call.ts";
+import { BackendCall } from "../../src/pipeline/phases/attempt-runner.ts";
 import { Delivery } from "../../src/pipeline/phases/delivery.ts";
 import { requestHeaderModifier } from "../../src/policies/request-header-modifier/policy.ts";
 

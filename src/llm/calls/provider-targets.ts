@@ -25,7 +25,6 @@ export class ProviderTargets implements BackendRun, ProviderCallOwner {
   readonly exchange: Exchange;
   readonly receiver: ResponseReceiver;
   readonly settlement: Settlement;
-  readonly backoffMs = 0;
   readonly #llm: LlmCall;
   readonly #queue: TargetQueue;
   #call: ProviderCall | undefined = undefined;
@@ -52,11 +51,14 @@ export class ProviderTargets implements BackendRun, ProviderCallOwner {
     return this.#queue.left;
   }
 
-  hasNext({ cause, repeats }: ProviderFailure): boolean {
-    if (repeats) return true;
-    // A call that has a response, or waits for its credential, cannot be replaced because of the time.
-    if (cause === undefined && this.#call?.isAwaitingResponse !== true) return false;
-    return this.hasTarget();
+  takeNext(failure: ProviderFailure): (() => void) | undefined {
+    if (!failure.repeats) {
+      // A call that has a response, or waits for its credential, cannot be replaced because of the time.
+      if (failure.cause === undefined && this.#call?.isAwaitingResponse !== true) return undefined;
+      if (!this.hasTarget()) return undefined;
+    }
+    this.#leave(failure);
+    return () => this.callNext();
   }
 
   hasTarget(): boolean {
@@ -72,7 +74,7 @@ export class ProviderTargets implements BackendRun, ProviderCallOwner {
     }
   }
 
-  leave({ reason, cause = "timeout", retryAfterSeconds, ejects = true, repeats }: ProviderFailure): void {
+  #leave({ reason, cause = "timeout", retryAfterSeconds, ejects = true, repeats }: ProviderFailure): void {
     const call = this.#call;
     if (call === undefined) return;
     call.stop();

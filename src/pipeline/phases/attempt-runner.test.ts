@@ -54,20 +54,18 @@ function run({ outcome, retries, method = "GET", isTaken = false, hasOtherEndpoi
   const prepared: PreparedCall = {
     call(call) {
       let left = targets;
+      const callNext = (): void => {
+        calls.push(left);
+        left -= 1;
+        if (!call.next(own, { reason: "down" })) respond(call);
+      };
       const own: Targets = {
         get left() {
           return left;
         },
-        backoffMs: 0,
-        hasNext: () => left > 0,
-        leave: () => undefined,
-        callNext() {
-          calls.push(left);
-          left -= 1;
-          if (!call.next(own, { reason: "down" })) respond(call);
-        },
+        takeNext: () => (left > 0 ? callNext : undefined),
       };
-      if (targets > 0) own.callNext();
+      if (targets > 0) callNext();
       else respond(call);
       return { abort: () => undefined, resume: () => undefined };
     },

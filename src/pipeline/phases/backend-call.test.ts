@@ -14,8 +14,14 @@ import { BodyIncomplete } from "../../http/body.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
-import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
-import { BackendCall, backendError, type CallDelivery, timeoutDetail } from "./backend-call.ts";
+import {
+  type AttemptOwner,
+  AttemptRunner,
+  BackendCall,
+  backendError,
+  type CallDelivery,
+  timeoutDetail,
+} from "./attempt-runner.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "next", "upgraded", "abort", "resume", "timeout"] as const;
 type Event = (typeof EVENTS)[number] | "defect";
@@ -89,10 +95,10 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
   };
   const targets: Targets = {
     left: 1,
-    backoffMs: 0,
-    hasNext: () => true,
-    leave: () => void heard.push("run.left"),
-    callNext: () => void heard.push("run.next"),
+    takeNext() {
+      heard.push("run.left");
+      return () => void heard.push("run.next");
+    },
   };
   const backend: Backend = {
     attributes: { name: "b", type: "static", protocol: "http" },

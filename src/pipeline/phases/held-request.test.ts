@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { TestBody } from "../../../test/support/body-source.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { HeldRequest } from "./attempt-runner.ts";
+import { HeldRequest } from "./pipeline.ts";
 
 function setup(length?: number) {
   const exchange = anExchange({ method: "POST" });
