@@ -10,6 +10,7 @@ import type { CelOutput } from "./values/output.ts";
 export type EvaluationResult = { ok: true; value: CelOutput } | { ok: false; error: string };
 
 export interface Expression {
+  /** The source is redacted if the options do so, and then it is suitable only for messages. */
   readonly source: string;
   /**
    * Names the top-level attributes that the expression reads, for example `{"jwt", "request"}`, without loop variables.
@@ -33,4 +34,11 @@ export interface Expression {
   evaluate(attributes: AttributeSource, shared?: Budget): EvaluationResult;
   /** Returns the subexpressions with their values or errors, outermost first. */
   explain(attributes: AttributeSource): ExplainedClause[];
+}
+
+export interface ExpressionOptions {
+  /** Redacts the source of an expression or of a part of it, for messages. */
+  shown(source: string): string;
+  /** Called after each evaluation with the attributes of a traced request. */
+  traced(expression: Expression, attributes: AttributeSource, result: EvaluationResult): void;
 }

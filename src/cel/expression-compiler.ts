@@ -6,18 +6,19 @@ import { isCelError, parse, plan } from "@bufbuild/cel";
 import { analyze, offsetOf } from "./analysis/analyze.ts";
 import { readingsOf } from "./analysis/readings.ts";
 import { rewrite } from "./analysis/rewrite.ts";
-import type { EvaluationResult, Expression } from "./compiled-expression.ts";
+import type { EvaluationResult, Expression, ExpressionOptions } from "./compiled-expression.ts";
 import { createExplanation, type Program } from "./explain.ts";
-import { COST_EXCEEDED, createBudget, MAX_COST } from "./functions/budget.ts";
+import { type Budget, COST_EXCEEDED, createBudget, MAX_COST } from "./functions/budget.ts";
 import { environment } from "./functions/functions.ts";
 import { quickRule } from "./quick-rule.ts";
 import { ExpressionError } from "./syntax/expression-error.ts";
 import { scanSource } from "./syntax/scan-source.ts";
 import type { Node, ParsedExpression } from "./syntax/syntax-tree.ts";
 import { Activation } from "./values/activation.ts";
+import { type AttributeSource, IS_TRACED } from "./values/attribute-source.ts";
 import { fromCel } from "./values/output.ts";
 
-export function compileExpression(source: string): Expression {
+export function compileExpression(source: string, options?: ExpressionOptions): Expression {
   scanSource(source);
   const parsed = parseSource(source);
   const { attributes, paths } = analyze(source, parsed);
@@ -43,35 +44,53 @@ export function compileExpression(source: string): Expression {
     };
   }
 
-  return {
-    source,
+  function evaluate(attributes: AttributeSource, shared: Budget | undefined): EvaluationResult {
+    budget.left = shared === undefined ? MAX_COST : shared.left;
+    try {
+      const answer = quick?.(attributes);
+      if (answer !== undefined) return answer ? TRUE : FALSE;
+    } catch {
+      // The library evaluates the expression again and reports the attribute's error.
+    }
+    try {
+      const value = run(attributes);
+      // `a || b` may absorb an error of one operand, but an exhausted budget always fails the evaluation.
+      if (budget.left < 0) return { ok: false, error: COST_EXCEEDED };
+      if (isCelError(value)) return { ok: false, error: value.message };
+      return { ok: true, value: fromCel(value) };
+    } catch (error) {
+      return { ok: false, error: error instanceof Error ? error.message : "the evaluation failed" };
+    } finally {
+      if (shared !== undefined) shared.left = budget.left;
+    }
+  }
+
+  // Computed lazily, because the configuration may declare more sensitive names later.
+  let shown: string | undefined;
+  const shownSource = (): string => {
+    shown ??= options === undefined ? source : options.shown(source);
+    return shown;
+  };
+
+  const expression: Expression = {
+    get source() {
+      return shownSource();
+    },
     attributes,
     paths,
     reads: (path) => [...paths].some((read) => read === path || isBelow(read, path) || isBelow(path, read)),
     readings: () => readingsOf(parsed),
-    explain: explanation,
-
-    evaluate(attributes, shared) {
-      budget.left = shared === undefined ? MAX_COST : shared.left;
-      try {
-        const answer = quick?.(attributes);
-        if (answer !== undefined) return answer ? TRUE : FALSE;
-      } catch {
-        // The library evaluates the expression again and reports the attribute's error.
-      }
-      try {
-        const value = run(attributes);
-        // `a || b` may absorb an error of one operand, but an exhausted budget always fails the evaluation.
-        if (budget.left < 0) return { ok: false, error: COST_EXCEEDED };
-        if (isCelError(value)) return { ok: false, error: value.message };
-        return { ok: true, value: fromCel(value) };
-      } catch (error) {
-        return { ok: false, error: error instanceof Error ? error.message : "the evaluation failed" };
-      } finally {
-        if (shared !== undefined) shared.left = budget.left;
-      }
+    explain: (values) =>
+      options === undefined
+        ? explanation(values)
+        : explanation(values).map((clause) => ({ ...clause, source: options.shown(clause.source) })),
+    evaluate(values, shared) {
+      const result = evaluate(values, shared);
+      if (options !== undefined && values[IS_TRACED]) options.traced(expression, values, result);
+      return result;
     },
   };
+  return expression;
 }
 
 const TRUE: EvaluationResult = Object.freeze({ ok: true, value: true });

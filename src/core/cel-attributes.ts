@@ -3,7 +3,7 @@
  * demand.
  */
 import { compileExpression } from "../cel/expression.ts";
-import { AttributeSource } from "../cel/values/attribute-source.ts";
+import { AttributeSource, IS_TRACED } from "../cel/values/attribute-source.ts";
 import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/values.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -98,6 +98,10 @@ export class CelAttributes extends AttributeSource {
   constructor(exchange: ReadableExchange) {
     super();
     this.#exchange = exchange;
+  }
+
+  override get [IS_TRACED](): boolean {
+    return this.#exchange.trace !== undefined;
   }
 
   static traceOf(attributes: AttributeSource): Trace | undefined {

@@ -54,7 +54,7 @@ import { claimExtraMatches, readsCredential, trustedHosts } from "./extra-matche
 import { readListenerTls } from "./listener-tls.ts";
 import { namedOverrides } from "./named-overrides.ts";
 import type { ConfigGeneration } from "./resource-registry.ts";
-import { hiddenSources, tracedExpression } from "./traced-expression.ts";
+import { hiddenSources, traceEvaluations } from "./traced-expression.ts";
 
 /** The content of a file with only one word of this length is hidden like a key. */
 const KEY_FILE = /^\s*\S{8,512}\s*$/;
@@ -415,9 +415,9 @@ function compileEnv(
   const warn = (message: string): void => origin.warn?.(message);
   return {
     cel(source) {
-      const expression = compileExpression(source);
+      const expression = compileExpression(source, traceEvaluations(context.redaction, hidden.has(source)));
       for (const unknown of unknownFields(expression.paths)) warn(`cel: ${unknown}; reading it always fails`);
-      return tracedExpression(expression, context.redaction, hidden.has(source));
+      return expression;
     },
     clock: context.clock,
     egress,

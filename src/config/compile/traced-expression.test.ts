@@ -5,7 +5,7 @@ import { compileExpression } from "../../cel/expression.ts";
 import { plainAttributes } from "../../cel/values/attribute-source.ts";
 import type { TraceMessage } from "../../record/trace/record.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
-import { hiddenSources, tracedExpression } from "./traced-expression.ts";
+import { hiddenSources, traceEvaluations } from "./traced-expression.ts";
 
 const redaction = createRedaction(["x-tenant"]);
 
@@ -17,7 +17,7 @@ function evaluations(source: string, isHidden = false): { value: unknown; messag
     jwt: { sub: "ada", roles: ["dev"] },
   });
   exchange.trace = { point: (message) => messages.push(message), span: () => undefined, finish: () => undefined };
-  const result = tracedExpression(compileExpression(source), redaction, isHidden).evaluate(exchange.celAttributes);
+  const result = compileExpression(source, traceEvaluations(redaction, isHidden)).evaluate(exchange.celAttributes);
   return { value: result.ok ? result.value : undefined, messages };
 }
 
@@ -62,7 +62,7 @@ test("an evaluation that fails says why", () => {
 });
 
 test("without a trace nothing is reported and the value is the same", () => {
-  const expression = tracedExpression(compileExpression("jwt.sub"), redaction, false);
+  const expression = compileExpression("jwt.sub", traceEvaluations(redaction, false));
   assert.deepEqual(expression.evaluate(anExchange({ jwt: { sub: "ada" } }).celAttributes), { ok: true, value: "ada" });
   assert.deepEqual(expression.evaluate(plainAttributes({ jwt: { sub: "given" } })), { ok: true, value: "given" });
 });

@@ -1,7 +1,7 @@
 /**
  * Adds the evaluations of an expression to the trace of the request, with secrets redacted.
  */
-import type { EvaluationResult, Expression } from "../../cel/expression.ts";
+import type { EvaluationResult, Expression, ExpressionOptions } from "../../cel/expression.ts";
 import { CelAttributes } from "../../core/cel-attributes.ts";
 import type { CelOutcome } from "../../record/trace/record.ts";
 import { REDACTED, type Redaction, withoutCopies } from "../../record/trace/redact.ts";
@@ -11,42 +11,26 @@ const CARRIERS = ["request.uri", "request.pathAndQuery", "request.body", "respon
 const HEADERS = /^(?:request|response)\.headers\.(.+)$/;
 const MAX_SHOWN_CHARS = 2048;
 
-export function tracedExpression(expression: Expression, redaction: Redaction, isHidden: boolean): Expression {
-  const mayCarrySecrets =
+export function traceEvaluations(redaction: Redaction, isHidden: boolean): ExpressionOptions {
+  let mayCarry: boolean | undefined;
+  return {
+    shown: (source) => (isHidden ? REDACTED : redaction.expression(source)),
+    traced(expression, attributes, result) {
+      mayCarry ??= mayCarrySecrets(expression, redaction);
+      const hides = mayCarry || isCopy(result, CelAttributes.secretsOf(attributes));
+      const outcome = outcomeOf(result, isHidden, hides);
+      const message = { type: "cel", expression: expression.source, result: outcome } as const;
+      CelAttributes.traceOf(attributes)?.point(message, result.ok ? "info" : "warn");
+    },
+  };
+}
+
+function mayCarrySecrets(expression: Expression, redaction: Redaction): boolean {
+  return (
     CARRIERS.some((path) => expression.reads(path)) ||
     (redaction.isSensitive("host") && expression.reads("request.host")) ||
-    [...expression.paths].some((path) => readsSensitiveHeader(path, redaction));
-  // Computed lazily, because the configuration may declare more sensitive names later.
-  let shown: string | undefined;
-  const shownSource = (): string => {
-    shown ??= isHidden ? REDACTED : redaction.expression(expression.source);
-    return shown;
-  };
-
-  return {
-    ...expression,
-    /** The source is redacted, so it is suitable only for messages. */
-    get source() {
-      return shownSource();
-    },
-    explain: (attributes) =>
-      expression
-        .explain(attributes)
-        .map((clause) => ({ ...clause, source: isHidden ? REDACTED : redaction.expression(clause.source) })),
-    evaluate(attributes, shared) {
-      const result = expression.evaluate(attributes, shared);
-      const trace = CelAttributes.traceOf(attributes);
-      if (trace !== undefined) {
-        const outcome = outcomeOf(
-          result,
-          isHidden,
-          mayCarrySecrets || isCopy(result, CelAttributes.secretsOf(attributes)),
-        );
-        trace.point({ type: "cel", expression: shownSource(), result: outcome }, result.ok ? "info" : "warn");
-      }
-      return result;
-    },
-  };
+    [...expression.paths].some((path) => readsSensitiveHeader(path, redaction))
+  );
 }
 
 /** Returns true if the result contains one of the secrets. */
