@@ -1,16 +1,14 @@
 /**
- * Runs the last step before a backend is called. The backend parses the body first, because rules and limits may depend
- * on it. The rules run for each attempt, and the limits are charged once. A plain HTTP backend does not parse bodies, so
+ * Runs the rules and limits that depend on the body, after the backend has parsed it and before the backend is called.
+ * The rules run for each attempt, and the limits are charged once. A plain HTTP backend does not parse bodies, so
  * `inspectBody` reads what token limits, model rules, and keys with a model list need: a request that names a model
  * counts as an LLM call, and its usage is read from the response.
  */
 
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import type { Backend, Prepared, PreparedCall } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import type { Reply } from "../../core/reply.ts";
 import type { LlmAttributes } from "../../core/request-attributes.ts";
 import { hiddenBody } from "../../http/charset.ts";
 import {
@@ -29,78 +27,14 @@ import { scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
 import { type HookRun, policiesOf, type RequestRun, runAdmission, runBodyHooks } from "./run-hooks.ts";
 
-export interface BeforeCallRun extends SightRun, InnerRun {
-  readonly rules: BodyRules;
-  askForBody(): void;
-  /** Called after the last policy that can reject the request. */
-  admitted(): void;
-  reply(reply: Reply): void;
-}
-
-/** `call` runs the prepared call after the last rule. */
-export function beforeCall(
-  run: BeforeCallRun,
-  backend: Backend,
-  entered: readonly CompiledScope[],
-  call: (prepared: PreparedCall) => void,
-): void {
-  prepare(run, backend, entered, (prepared) => {
-    const reach = (): void => {
-      if (prepared.scopes === undefined) call(prepared);
-      else passInner(run, prepared.scopes(), () => call(prepared));
-    };
-    if (backend.parsesBody) run.rules.pass(entered, entered, reach);
-    else if (readBodies(entered)) inspectBody(run, entered, (charged) => run.rules.pass(entered, charged, reach));
-    else reach();
-  });
-}
-
-function prepare(
-  run: BeforeCallRun,
-  backend: Backend,
-  entered: readonly CompiledScope[],
-  next: (prepared: PreparedCall) => void,
-): void {
-  if (backend.parsesBody && run.exchange.request.body.kind === "stream") run.askForBody();
-  const done = (prepared: Prepared): void => {
-    // The client may have disconnected in the meantime.
-    if (run.exchange.isOver) return;
-    if ("status" in prepared) answer(run, entered, prepared);
-    else next(prepared);
-  };
-  const failed = (error: unknown): void => run.rules.admit(entered, () => run.fail(error));
-  let result: Prepared | Promise<Prepared>;
-  try {
-    result = backend.prepare(run.exchange, {
-      model: entered.some(({ sight }) => sight.model),
-      call: entered.some(({ sight }) => sight.call),
-    });
-  } catch (error) {
-    failed(error);
-    return;
-  }
-  if (result instanceof Promise) result.then(done, failed).catch(run.fail);
-  else done(result);
-}
-
-/** A rejection by the backend skips the rules, but limits count it. */
-function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Reply): void {
-  if (reply.status >= 400) run.rules.admit(entered, () => run.reply(reply));
-  else
-    run.rules.passUncalled(entered, () => {
-      run.admitted();
-      run.reply(reply);
-    });
-}
-
-interface InnerRun extends RequestRun {
+export interface InnerRun extends RequestRun {
   readonly rules: BodyRules;
   enter(scope: CompiledScope): void;
   pass(scope: CompiledScope, list: "access" | "shape", next: () => void): void;
 }
 
 /** Runs the policies of scopes inside a backend, for example of one model. */
-function passInner(run: InnerRun, scopes: readonly CompiledScope[], call: () => void): void {
+export function passInner(run: InnerRun, scopes: readonly CompiledScope[], call: () => void): void {
   const passFrom = (at: number): void => {
     const scope = scopes[at];
     if (scope === undefined) call();
@@ -177,17 +111,13 @@ export class BodyRules {
   }
 }
 
-function readBodies(scopes: readonly CompiledScope[]): boolean {
-  return scopes.some(({ body, admit }) => body.length > 0 || admit.body.length > 0 || admit.call.length > 0);
-}
-
 const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
 
 const JSON_TYPE = /^\s*(?:$|application\/(?:[\w.-]+\+)?json\b)/i;
 const FORM_TYPE = /^\s*multipart\/form-data\b/i;
 const FIELDS_TYPE = /^\s*application\/x-www-form-urlencoded\b/i;
 
-interface SightRun extends RequestRun {
+export interface InspectingRun extends RequestRun {
   /**
    * Passes the first chunk of the body to `next` without consuming it. The chunk is undefined if the body is empty.
    */
@@ -195,8 +125,8 @@ interface SightRun extends RequestRun {
 }
 
 /** Passes the scopes whose token limits count the request to `next`. */
-function inspectBody(
-  run: SightRun,
+export function inspectBody(
+  run: InspectingRun,
   scopes: readonly CompiledScope[],
   next: (charged: readonly CompiledScope[]) => void,
 ): void {

@@ -5,7 +5,7 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
-import type { PreparedCall } from "../../core/backend.ts";
+import type { Prepared, PreparedCall } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
@@ -28,7 +28,7 @@ import {
   selectScopes,
 } from "../route/match-route.ts";
 import { type AttemptOwner, AttemptRunner } from "./attempt-runner.ts";
-import { type BeforeCallRun, BodyRules, beforeCall } from "./before-call.ts";
+import { BodyRules, type InnerRun, type InspectingRun, inspectBody, passInner } from "./before-call.ts";
 import { backendErrorReply, Delivery, Failures } from "./delivery.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { policiesOf, runAdmission, runRequestHooks } from "./run-hooks.ts";
@@ -68,7 +68,7 @@ export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sin
   if (env.forwardToThread?.(served, exchange, sink) !== true) new Flow(env, served, exchange, sink).start();
 }
 
-class Flow implements AttemptOwner, BeforeCallRun {
+class Flow implements AttemptOwner, InspectingRun, InnerRun {
   readonly exchange: Exchange;
   readonly clock: PipelineEnv["clock"];
   readonly redaction: PipelineEnv["redaction"];
@@ -210,10 +210,66 @@ class Flow implements AttemptOwner, BeforeCallRun {
     withholdCredentials(this.exchange, this.exchange.request);
     if (this.#delivery.entered.length > 2) this.#delivery.entered.length = 2;
     this.enter(scope);
-    const reach = (): void =>
-      beforeCall(this, chosen.backend, this.#delivery.entered, (prepared) => this.#call(chosen, prepared));
-    if (scope.isTransparent) reach();
-    else this.pass(scope, "access", () => this.pass(scope, "shape", reach));
+    if (scope.isTransparent) this.#prepare(chosen);
+    else this.pass(scope, "access", () => this.pass(scope, "shape", () => this.#prepare(chosen)));
+  }
+
+  #prepare(chosen: WeightedBackend): void {
+    const { backend } = chosen;
+    const { entered } = this.#delivery;
+    if (backend.parsesBody && this.exchange.request.body.kind === "stream") this.askForBody();
+    let result: Prepared | Promise<Prepared>;
+    try {
+      result = backend.prepare(this.exchange, {
+        model: entered.some(({ sight }) => sight.model),
+        call: entered.some(({ sight }) => sight.call),
+      });
+    } catch (error) {
+      this.#rejected(error);
+      return;
+    }
+    if (result instanceof Promise)
+      result
+        .then(
+          (prepared) => this.#prepared(chosen, prepared),
+          (error) => this.#rejected(error),
+        )
+        .catch(this.fail);
+    else this.#prepared(chosen, result);
+  }
+
+  /** The limits count a request that its backend rejects. */
+  #rejected(error: unknown): void {
+    this.rules.admit(this.#delivery.entered, () => this.fail(error));
+  }
+
+  #prepared(chosen: WeightedBackend, prepared: Prepared): void {
+    // The client may have disconnected in the meantime.
+    if (this.exchange.isOver) return;
+    const { entered } = this.#delivery;
+    if ("status" in prepared) this.#replyUncalled(prepared);
+    else if (chosen.backend.parsesBody) this.rules.pass(entered, entered, () => this.#reach(chosen, prepared));
+    else if (entered.some(readsBody))
+      inspectBody(this, entered, (charged) => this.rules.pass(entered, charged, () => this.#reach(chosen, prepared)));
+    else this.#reach(chosen, prepared);
+  }
+
+  /** A rejection by the backend skips the rules, but limits count it. */
+  #replyUncalled(reply: Reply): void {
+    if (reply.status >= 400) this.rules.admit(this.#delivery.entered, () => this.reply(reply));
+    else this.#replyPassed(reply);
+  }
+
+  #replyPassed(reply: Reply): void {
+    this.rules.passUncalled(this.#delivery.entered, () => {
+      this.admitted();
+      this.reply(reply);
+    });
+  }
+
+  #reach(chosen: WeightedBackend, prepared: PreparedCall): void {
+    if (prepared.scopes === undefined) this.#call(chosen, prepared);
+    else passInner(this, prepared.scopes(), () => this.#call(chosen, prepared));
   }
 
   #call(chosen: WeightedBackend, prepared: PreparedCall): void {
@@ -312,11 +368,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
       runRequestHooks(this, list, scope[list], (reply) => {
         if (!reply) next();
         else if (list === "access") this.reply(reply);
-        else
-          this.rules.passUncalled(this.#delivery.entered, () => {
-            this.admitted();
-            this.reply(reply);
-          });
+        else this.#replyPassed(reply);
       });
   }
 
@@ -328,6 +380,10 @@ class Flow implements AttemptOwner, BeforeCallRun {
     const path = stage === "initial request" ? request.rawPath : request.path;
     trace.point({ type: "requestSnapshot", stage, requestState: requestState(this.exchange, this.redaction, path) });
   }
+}
+
+function readsBody({ body, admit }: CompiledScope): boolean {
+  return body.length > 0 || admit.body.length > 0 || admit.call.length > 0;
 }
 
 const BODY = peerInput("client/request-body");
