@@ -4,35 +4,19 @@
 
 import { hostname } from "node:os";
 import { resolve } from "node:path";
-import type { Clock } from "../base/clock.ts";
 import type { HeapPressure } from "../base/heap-pressure.ts";
 import { createIdSource, type IdSource } from "../base/ids.ts";
 import type { ProcessSettings } from "../config/prepare.ts";
-import type { Exchange } from "../core/exchange.ts";
-import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
-import { type AccessFields, type AccessLogCopy, compileAccessFields, createAccessLog } from "../record/access-log.ts";
-import type { Audit } from "../record/audit.ts";
-import { FinishedRequest } from "../record/finished-request.ts";
 import { type History, openHistory } from "../record/history/history.ts";
 import type { RowValues } from "../record/history/history-row.ts";
 import { createHistoryRecorder, type HistoryRecorder } from "../record/history-record.ts";
 import type { MetricFamily } from "../record/log/metrics.ts";
 import { registerProcessMetrics, registerThreadMetrics } from "../record/log/process-metrics.ts";
-import {
-  createMirrorRecords,
-  createShadowRecords,
-  type MirrorRecords,
-  type ShadowRecords,
-} from "../record/policy-reports.ts";
-import { createRecentRequests, type RecentRequests } from "../record/recent-requests.ts";
-import { recordCompletion, recordPrompt } from "../record/recorded-bodies.ts";
-import { createRequestHistory, type RequestHistory } from "../record/recorded-request.ts";
-import { createRequestMetrics } from "../record/request-metrics.ts";
+import { createRequestRecords, type RequestRecords } from "../record/request-records.ts";
 import { compileSpanAttributes } from "../record/span-attributes.ts";
 import type { OtlpSettings, Signal } from "../record/telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../record/telemetry/telemetry.ts";
-import { createKeptTraces, createTraceHub, type KeptTraces, type TraceHub } from "../record/trace/trace.ts";
-import { createTrafficHistory, HISTORY_SECONDS, type TrafficHistory } from "../record/traffic.ts";
+import { HISTORY_SECONDS, type TrafficHistory } from "../record/traffic.ts";
 import { processEntries } from "../store/owned-store.ts";
 import type { AppOptions } from "./app-options.ts";
 import { checkAuditExport, createConfiguredAudit, type OpenAuditFile, openAuditFile } from "./audit.ts";
@@ -122,103 +106,6 @@ export function historyRecorder(
   add: (row: RowValues) => void,
 ): HistoryRecorder | undefined {
   return process.history && createHistoryRecorder({ redaction, team: process.history.team, add });
-}
-
-export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" | "defect"> {
-  readonly hub: TraceHub<Exchange>;
-  readonly recent: RecentRequests;
-  readonly shadow: ShadowRecords;
-  readonly mirrors: MirrorRecords;
-  readonly requestHistory: RequestHistory;
-  readonly history: TrafficHistory;
-  /** The value is undefined unless `config.tracing.keepFailed` is set. */
-  readonly kept: KeptTraces | undefined;
-}
-
-export interface RecordOptions {
-  nextSeq?(): number;
-  readonly recorder?: HistoryRecorder | undefined;
-}
-
-export function createRequestRecords(
-  { clock, logger, metrics, unexpected }: Services,
-  { process, redaction }: ProcessSettings,
-  telemetry: Omit<Telemetry, "close"> | undefined,
-  audit: Audit | undefined,
-  { nextSeq, recorder }: RecordOptions = {},
-): RequestRecords {
-  const hub = createTraceHub<Exchange>();
-  const keepFailed = process.tracing?.keepFailed;
-  const kept = keepFailed && createKeptTraces(keepFailed.maxBytes);
-  const recent = createRecentRequests({
-    clock,
-    redaction,
-    watcher: (exchange) => hub.take(exchange),
-    kept,
-    ...(nextSeq ? { nextSeq } : {}),
-  });
-  const own = process.logging?.access && compileAccessFields(process.logging.access, redaction);
-  const accessLog = createAccessLog(logger.for("access"), redaction, { copy: logCopy(clock, telemetry), own });
-  const needsPrompt = neededBy("llm.prompt", own, telemetry);
-  const needsCompletion = neededBy("llm.completion", own, telemetry);
-  const requestHistory = createRequestHistory(redaction);
-  const shadow = createShadowRecords(metrics, clock.now());
-  const mirrors = createMirrorRecords(metrics, clock.now());
-  const history = createTrafficHistory(clock);
-  const countRequest = createRequestMetrics(metrics);
-  return {
-    hub,
-    recent,
-    shadow,
-    mirrors,
-    requestHistory,
-    history,
-    kept,
-    trace:
-      telemetry === undefined && audit === undefined && needsCompletion === undefined
-        ? recent.begin
-        : (exchange) => {
-            telemetry?.begin(exchange);
-            audit?.begin(exchange);
-            if (needsCompletion?.(exchange)) recordCompletion(exchange);
-            return recent.begin(exchange);
-          },
-    settled(exchange, outcome) {
-      const finished = new FinishedRequest(exchange, outcome, clock.monotonicMs() - exchange.startedMs);
-      if (needsPrompt?.(exchange)) recordPrompt(exchange);
-      if (!exchange.records.isQuiet) {
-        countRequest(finished);
-        history.count(finished);
-        accessLog(finished);
-        requestHistory.note(finished);
-        recorder?.(finished);
-      }
-      if (exchange.records.spans !== undefined) telemetry?.settled(finished);
-      audit?.settled(finished);
-      if (exchange.shadow.denials !== undefined || exchange.shadow.isPending) shadow.note(finished);
-      if (exchange.records.mirrored !== undefined) mirrors.note(exchange);
-      recent.settled(finished);
-    },
-    defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
-  };
-}
-
-/** Returns undefined if no record reads the attribute. Span attributes are evaluated only for sampled requests. */
-function neededBy(
-  path: string,
-  own: AccessFields | undefined,
-  telemetry: Pick<Telemetry, "reads"> | undefined,
-): ((exchange: Exchange) => boolean) | undefined {
-  if (own?.reads(path)) return () => true;
-  return telemetry?.reads(path) ? ({ records }) => records.spans !== undefined : undefined;
-}
-
-function logCopy(clock: Clock, telemetry: Pick<Telemetry, "log"> | undefined): AccessLogCopy | undefined {
-  const log = telemetry?.log;
-  return (
-    log &&
-    ((level, fields, { records: { spans } }) => log({ level, name: "request", epochMs: clock.now(), fields, spans }))
-  );
 }
 
 /** An unresponsive collector must not delay the shutdown. */

@@ -18,7 +18,7 @@ import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/policy.ts";
 import type { History } from "../record/history/history.ts";
 import type { MetricFamily } from "../record/log/metrics.ts";
-import type { RequestRecords } from "./observability.ts";
+import type { RequestRecords } from "../record/request-records.ts";
 import { createRehearsals, RehearsalBusy } from "./rehearsal/rehearsals.ts";
 import { variablesForRehearsal } from "./rehearsal/rehearse.ts";
 import type { Reloads } from "./reload.ts";
