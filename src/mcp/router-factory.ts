@@ -5,12 +5,14 @@
 import { createIdSource } from "../base/ids.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { AggregateRouter } from "./aggregation/aggregate-router.ts";
+import { sharedInterceptors, singleTargetInterceptors } from "./aggregation/interceptors.ts";
 import { GATEWAY_INFO } from "./aggregation/merge-responses.ts";
 import { type AddUpstream, type Router, SingleRouter } from "./aggregation/router.ts";
 import { ModernSharedUpstream, SharedConnection } from "./aggregation/shared-connection.ts";
 import { SearchRouter } from "./aggregation/tool-search.ts";
 import type { BackendState } from "./backend-state.ts";
 import { LoginUpstream } from "./logins/login-upstream.ts";
+import type { Interceptor } from "./protocol/call.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
 import {
   CLIENT_CAPABILITIES,
@@ -77,7 +79,9 @@ export class RouterFactory {
     };
     const upstreams = this.#state.targets.map((target) => make(target, headers));
     const tasks = this.#tasks.client(session.owner ?? `session:${session.id}`);
-    return this.#router(upstreams, "legacy", tasks, late, (upstream) => session.arrived(upstream));
+    return this.#router(upstreams, "legacy", tasks, session.peers.settings, late, (upstream) =>
+      session.arrived(upstream),
+    );
   }
 
   modern(group: ClientGroup, identity: ClientIdentity, headers: HeaderList): Router {
@@ -94,7 +98,7 @@ export class RouterFactory {
         ),
       );
     });
-    return this.#router(upstreams, "modern", this.#tasks.client(group.owner), neverLate, () => undefined);
+    return this.#router(upstreams, "modern", this.#tasks.client(group.owner), undefined, neverLate, () => undefined);
   }
 
   /** Forgets a removed target and returns its shared connection, which the caller must end. */
@@ -109,6 +113,7 @@ export class RouterFactory {
     upstreams: readonly Upstream[],
     protocol: McpProtocol,
     tasks: ClientTasks,
+    settings: Interceptor | undefined,
     late: AddUpstream,
     arrived: (upstream: Upstream) => void,
   ): Router {
@@ -117,10 +122,11 @@ export class RouterFactory {
     const { clock, logger } = this.#state.services;
     const failureMode = (): McpConfig["failureMode"] => this.#state.config.failureMode;
     const startWaitMs = (): number => this.#state.config.startWait;
-    const options = { names, failureMode, protocol, late, clock, logger, startWaitMs, arrived };
+    const interceptors = sharedInterceptors(settings);
+    const options = { names, failureMode, protocol, late, clock, logger, startWaitMs, interceptors, arrived };
     const router =
       only && upstreams.length === 1 && !names.isPrefixed
-        ? new SingleRouter(only, names, late, tasks)
+        ? new SingleRouter(only, names, late, singleTargetInterceptors(interceptors, tasks))
         : new AggregateRouter(upstreams, options);
     return this.#state.config.toolMode === "search" ? new SearchRouter(router, protocol) : router;
   }

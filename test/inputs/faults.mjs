@@ -597,7 +597,7 @@ export const FAULTS = [
     class: "missing check",
     effect:
       "A client that learns the ID of another client's MCP task subscribes to it and receives its status and results.",
-    file: "src/mcp/aggregation/router.ts",
+    file: "src/mcp/aggregation/interceptors.ts",
     tests: [
       "src/mcp/aggregation/",
       "src/mcp/replicas/",
@@ -605,8 +605,8 @@ export const FAULTS = [
       "test/scenario/mcp-task-owners",
       "test/scenario/threats-mcp",
     ],
-    find: "        running.current = run(ownSubscription(call, isOwn));\n",
-    replace: "        running.current = run(call);\n",
+    find: "    if (method === LISTEN) call.request = ownSubscription(request, isOwn);\n    else if (method === LIST)",
+    replace: "    if (method === LIST)",
   },
 
   {

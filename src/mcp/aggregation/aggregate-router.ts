@@ -3,23 +3,21 @@
  * fail (`failClosed`).
  */
 import type { Clock } from "../../base/clock.ts";
-import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
-import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Logger } from "../../record/log/logger.ts";
 import { accessProblem, addressedItem, LISTS, type Named, unknownMethod, unknownName } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
-  type Failure,
+  failCall,
+  type Interceptor,
+  intercept,
+  LateCall,
   type LoginRequired,
-  mapResult,
-  mapResultInSlices,
   NO_CALL,
   runMessageSteps,
   serverFailure,
 } from "../protocol/call.ts";
-import { runGuarded } from "../protocol/guarded-call.ts";
 import {
   asResult,
   asServerMessage,
@@ -32,6 +30,7 @@ import { type McpProtocol, MODERN_VERSIONS, REMOVED_METHODS } from "../protocol/
 import { modernResult } from "../server-side/modern-envelope.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type AggregateSubscription, discoverResult, subscribeToAll } from "./aggregate-subscription.ts";
+import { accessInterceptor } from "./interceptors.ts";
 import {
   failedMeta,
   GATEWAY_INFO,
@@ -61,6 +60,7 @@ export interface AggregateOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly startWaitMs: () => number;
+  readonly interceptors: readonly Interceptor[];
   arrived(upstream: Upstream): void;
 }
 
@@ -71,6 +71,7 @@ export class AggregateRouter implements Router {
   readonly #missing: SlowTargets;
   readonly #subscriptions = new Set<AggregateSubscription>();
   #index: NameIndex;
+  #namedInterceptors: readonly Interceptor[];
 
   constructor(upstreams: readonly Upstream[], options: AggregateOptions) {
     this.upstreams = upstreams;
@@ -84,37 +85,38 @@ export class AggregateRouter implements Router {
       arrived: (upstream) => this.#arrived(upstream),
     });
     this.#index = new NameIndex(() => this.#present());
+    this.#namedInterceptors = this.#namedSteps();
   }
 
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
     this.#missing.open(this.upstreams, (outcomes) => done(this.#opened(outcomes)), wire);
   }
 
-  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
+  run(call: Call): CallHandle {
     const { method } = call.request;
     const isRemoved = this.#options.protocol === "modern" && REMOVED_METHODS.has(method);
+    const about = isRemoved ? undefined : addressedItem(call.request);
     // The processors get the name that the target uses.
-    if (!isRemoved && addressedItem(call.request)) return this.#named(call, access, guardrails);
+    if (about) return this.#named(call, about);
     const targets = this.upstreams.map(({ target }) => target);
-    return runGuarded(call, guardrails, targets, (own) => this.#run(own, access));
+    return intercept(call, this.#options.interceptors, (own) => this.#run(own), targets);
   }
 
-  #run(call: Call, access: McpAccess | undefined): CallHandle {
+  #run(call: Call): CallHandle {
     const { method } = call.request;
     if (this.#options.protocol === "modern") {
       if (method === "server/discover") return this.#discover(call);
-      if (method === "subscriptions/listen") return this.#listen(call, access);
-      if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
+      if (method === "subscriptions/listen") return this.#listen(call);
+      if (REMOVED_METHODS.has(method)) return failCall(call, unknownMethod(method));
     }
-    if (Object.hasOwn(LISTS, method)) return this.#missing.waitForAll(() => this.#list(call, access));
+    if (Object.hasOwn(LISTS, method)) return this.#missing.waitForAll(() => this.#list(call));
     if (method === "ping") return this.#answer(call, "{}");
     if (method === "logging/setLevel") return this.#all(call, (about) => about.capabilities.logging !== undefined);
-    call.failed({
+    return failCall(call, {
       code: METHOD_NOT_FOUND,
       status: 404,
       message: `Method not found: ${method} cannot be routed to one of several targets`,
     });
-    return NO_CALL;
   }
 
   notify(message: ClientNotification, wire?: WireTap): void {
@@ -135,10 +137,17 @@ export class AggregateRouter implements Router {
     const changed = changedUpstreams(this.upstreams, targets, takesNew, this.#options.late);
     if (changed === undefined) return [];
     this.upstreams = changed.next;
-    if (takesNew) this.names = names;
+    if (takesNew) {
+      this.names = names;
+      this.#namedInterceptors = this.#namedSteps();
+    }
     this.#missing.forget(changed.left);
     this.#index = new NameIndex(() => this.#present());
     return changed.left;
+  }
+
+  #namedSteps(): readonly Interceptor[] {
+    return [renamingInterceptor(this.names), ...this.#options.interceptors, accessInterceptor];
   }
 
   #opened(outcomes: ReadonlyMap<Upstream, OpenOutcome>): RouterOutcome {
@@ -184,8 +193,8 @@ export class AggregateRouter implements Router {
     );
   }
 
-  #list(call: Call, access: McpAccess | undefined): CallHandle {
-    return mergedList(call, access, {
+  #list(call: Call): CallHandle {
+    return mergedList(call, {
       upstreams: this.upstreams,
       names: this.names,
       failureMode: this.#options.failureMode(),
@@ -195,46 +204,36 @@ export class AggregateRouter implements Router {
     });
   }
 
-  #named(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
-    const about = addressedItem(call.request) as NonNullable<ReturnType<typeof addressedItem>>;
+  #named(call: Call, about: Named): CallHandle {
     const { names } = this;
     if (!names.isPrefixed) {
-      const mayAsk = (upstream: Upstream): boolean => this.#allowed(call, access, upstream);
-      return this.#index.run(call, about, mayAsk, (upstream, sent) =>
-        runGuarded(sent, guardrails, [upstream.target], (own) => {
+      const { access } = call;
+      const mayAsk = ({ target }: Upstream): boolean =>
+        access === undefined || accessProblem(call.request, access, target.name) === undefined;
+      return this.#index.run(call, about, mayAsk, (upstream, sent) => {
+        const send = (own: Call): CallHandle => {
           const isChanged = own.request !== sent.request;
           const problem = isChanged && access && accessProblem(own.request, access, upstream.target.name, about.name);
-          return problem ? this.#fail(own, problem) : upstream.call(own);
-        }),
-      );
+          return problem ? failCall(own, problem) : upstream.call(own);
+        };
+        return intercept(sent, this.#options.interceptors, send, [upstream.target]);
+      });
     }
     const inward = names.inward(about.kind, about.name);
     const upstream = inward && this.upstreams.find((one) => one.target.name === inward.target);
-    if (!inward || !upstream) return this.#fail(call, unknownName(about.kind, about.name));
+    if (!inward || !upstream) return failCall(call, unknownName(about.kind, about.name));
     call.routed?.(upstream.target);
-    const request = renamedRequest(call.request, inward.name);
-    const renamed = mapResultInSlices({ ...delegate(call), request }, (message) =>
-      renamedResult(message, request.method, names, inward.target),
-    );
-    return runGuarded(renamed, guardrails, [upstream.target], (own) =>
-      this.#sendNamed(own, access, inward.target, about),
-    );
+    const send = (own: Call): CallHandle => this.#sendNamed(own, inward.target, about);
+    return intercept(call, this.#namedInterceptors, send, [upstream.target]);
   }
 
   /** `about` is the item as the client named it. */
-  #sendNamed(call: Call, access: McpAccess | undefined, target: string, about: Named): CallHandle {
+  #sendNamed(call: Call, target: string, about: Named): CallHandle {
     // A reload may have replaced the upstream while the call waited.
     const upstream = this.upstreams.find((one) => one.target.name === target);
-    if (!upstream) return this.#fail(call, unknownName(about.kind, about.name));
-    const problem = access && accessProblem(call.request, access, target, about.name);
-    if (problem) return this.#fail(call, problem);
-    if (this.#missing.has(upstream))
-      return this.#missing.wait(upstream, () => this.#sendNamed(call, access, target, about));
+    if (!upstream) return failCall(call, unknownName(about.kind, about.name));
+    if (this.#missing.has(upstream)) return this.#missing.wait(upstream, () => this.#sendNamed(call, target, about));
     return upstream.call(call);
-  }
-
-  #allowed(call: Call, access: McpAccess | undefined, upstream: Upstream): boolean {
-    return access === undefined || accessProblem(call.request, access, upstream.target.name) === undefined;
   }
 
   /** Sends the request to all matching targets and fails only if all of them fail. */
@@ -250,7 +249,8 @@ export class AggregateRouter implements Router {
     });
   }
 
-  #listen(call: Call, access: McpAccess | undefined): CallHandle {
+  #listen(call: Call): CallHandle {
+    const { access } = call;
     const listen = subscribeToAll(
       call,
       this.#present(),
@@ -295,11 +295,19 @@ export class AggregateRouter implements Router {
       );
     return NO_CALL;
   }
+}
 
-  #fail(call: Call, failure: Failure): CallHandle {
-    call.failed(failure);
-    return NO_CALL;
-  }
+/** Sends names to the target without their prefix, and adds the prefix to the names in the result. */
+function renamingInterceptor(names: Names): Interceptor {
+  return {
+    request(call) {
+      const about = addressedItem(call.request);
+      const inward = about && names.inward(about.kind, about.name);
+      if (inward) call.request = renamedRequest(call.request, inward.name);
+      return undefined;
+    },
+    result: ({ request, targets }, message) => renamedResult(message, request.method, names, targets[0]?.name ?? ""),
+  };
 }
 
 const CHANGING_LISTS = {
@@ -307,10 +315,6 @@ const CHANGING_LISTS = {
   prompts: { listChanged: true },
   resources: { listChanged: true },
 };
-
-function delegate(call: Call): Call {
-  return mapResult(call, (message) => message);
-}
 
 /** Kept short because users wait for `initialize` and some clients have a short timeout for it. */
 export const OPEN_WAIT_MS = 3_000;
@@ -390,9 +394,9 @@ export class SlowTargets {
 
   /** Calls `run` when the target is no longer starting. */
   wait(upstream: Upstream, run: () => CallHandle): CallHandle {
-    let running: CallHandle | undefined;
+    const late = new LateCall();
     const go = (): void => {
-      running = run();
+      late.current = run();
     };
     const calls = this.#waiting.get(upstream) ?? new Set();
     calls.add(go);
@@ -400,7 +404,7 @@ export class SlowTargets {
     return {
       cancel: (reason) => {
         calls.delete(go);
-        running?.cancel(reason);
+        late.cancel(reason);
       },
     };
   }
@@ -415,12 +419,12 @@ export class SlowTargets {
       this.#reportMissing();
       return run();
     }
-    let running: CallHandle | undefined;
+    const late = new LateCall();
     const go = (): void => {
       timer.cancel();
       this.#waitingLists.delete(go);
       this.#reportMissing();
-      running = run();
+      late.current = run();
     };
     const timer = this.#env.clock.after(remainingMs, go);
     this.#waitingLists.add(go);
@@ -428,7 +432,7 @@ export class SlowTargets {
       cancel: (reason) => {
         timer.cancel();
         this.#waitingLists.delete(go);
-        running?.cancel(reason);
+        late.cancel(reason);
       },
     };
   }

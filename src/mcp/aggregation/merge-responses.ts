@@ -5,7 +5,6 @@
 import { peerInput } from "../../base/peer-inputs.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import { VERSION } from "../../base/version.ts";
-import type { McpAccess } from "../../core/request-attributes.ts";
 import { find, insertMembers, member, removeMembers, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import { LISTS, listProblem } from "../protocol/access.ts";
@@ -13,6 +12,7 @@ import {
   type Call,
   type CallHandle,
   type Failure,
+  failCall,
   NO_CALL,
   runMessageSteps,
   runSteps,
@@ -62,7 +62,7 @@ export function requestAll(
   };
   if (parts.length === 0) {
     done([]);
-    return { cancel: () => undefined };
+    return NO_CALL;
   }
   const running = parts.map((part) =>
     part.upstream.call({
@@ -217,15 +217,13 @@ export interface MergedListOptions {
   answer(result: string): void;
 }
 
-export function mergedList(call: Call, access: McpAccess | undefined, env: MergedListOptions): CallHandle {
-  const { request } = call;
+export function mergedList(call: Call, env: MergedListOptions): CallHandle {
+  const { request, access } = call;
   const { names } = env;
   const list = LISTS[request.method] as (typeof LISTS)[string];
   const cursors = request.params.cursor === undefined ? undefined : decodeCursor(request.params.cursor);
-  if (request.params.cursor !== undefined && cursors === undefined) {
-    call.failed({ code: INVALID_PARAMS, status: 200, message: "Invalid cursor" });
-    return NO_CALL;
-  }
+  if (request.params.cursor !== undefined && cursors === undefined)
+    return failCall(call, { code: INVALID_PARAMS, status: 200, message: "Invalid cursor" });
   const { parts, skipped } = selectTargets(env, request, list.member, cursors);
   const seen = new Set<string>();
   const show = (text: string, item: ListItem, { upstream }: TargetResponse): string | undefined => {

@@ -9,7 +9,7 @@ import { slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { Named } from "../protocol/access.ts";
 import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
-import { type Call, type CallHandle, NO_CALL, refuseQuestion, runSteps } from "../protocol/call.ts";
+import { type Call, type CallHandle, failCall, forwardedCall, LateCall, ownCall, runSteps } from "../protocol/call.ts";
 import { asClientRequest } from "../protocol/json-rpc.ts";
 import { itemName, readListContent } from "../protocol/list-content.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";
@@ -49,7 +49,7 @@ export class NameIndex {
     }
     if (about.kind === "resource") return this.#inTurn(call, about, this.#upstreams.filter(mayAsk), send);
     const method = about.kind === "tool" ? "tools/list" : "prompts/list";
-    const running: { current: CallHandle } = { current: NO_CALL };
+    const running = new LateCall();
     this.#load(
       call,
       method,
@@ -64,7 +64,7 @@ export class NameIndex {
         else call.failed(deniedName(about, owner.target.name));
       },
     );
-    return { cancel: (reason) => running.current.cancel(reason) };
+    return running;
   }
 
   #load(call: Call, method: string, started: (running: CallHandle) => void, done: () => void): void {
@@ -79,7 +79,7 @@ export class NameIndex {
         request: asClientRequest(method, JSON.stringify({ ...envelope, ...(cursor === undefined ? {} : { cursor }) })),
       }));
       started(
-        requestAll({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) =>
+        requestAll(ownCall(call.request, { headers: call.headers }), parts, (outcomes) =>
           runSteps(
             totalChars(outcomes) > SLICED_BYTES,
             () => this.#learn(method, outcomes),
@@ -126,35 +126,23 @@ export class NameIndex {
   /** Tries the targets in order until one returns a result. */
   #inTurn(call: Call, about: Named, upstreams: readonly Upstream[], send: Send): CallHandle {
     const [first, ...rest] = upstreams;
-    if (!first) {
-      call.failed(unknownName(about.kind, about.name));
-      return NO_CALL;
-    }
-    const running: { current: CallHandle } = { current: NO_CALL };
+    if (!first) return failCall(call, unknownName(about.kind, about.name));
+    const running = new LateCall();
     call.routed?.(first.target);
-    running.current = send(first, {
-      request: call.request,
-      headers: call.headers,
-      wire: call.wire,
-      notified: (message) => call.notified(message),
-      asked: (question) => call.asked(question),
-      answered: (message) => {
-        if (message.kind === "result" || rest.length === 0) call.answered(message);
-        else running.current = this.#inTurn(call, about, rest, send);
-      },
-      failed: (failure) => {
-        // A rejected request must not reach another target.
-        if (rest.length === 0 || failure.error === "authorization_denied") call.failed(failure);
-        else running.current = this.#inTurn(call, about, rest, send);
-      },
-    });
-    return { cancel: (reason) => running.current.cancel(reason) };
+    running.current = send(
+      first,
+      forwardedCall(call, {
+        answered: (message) => {
+          if (message.kind === "result" || rest.length === 0) call.answered(message);
+          else running.current = this.#inTurn(call, about, rest, send);
+        },
+        failed: (failure) => {
+          // A rejected request must not reach another target.
+          if (rest.length === 0 || failure.error === "authorization_denied") call.failed(failure);
+          else running.current = this.#inTurn(call, about, rest, send);
+        },
+      }),
+    );
+    return running;
   }
 }
-
-const QUIET = {
-  notified: () => undefined,
-  asked: refuseQuestion,
-  answered: () => undefined,
-  failed: () => undefined,
-};

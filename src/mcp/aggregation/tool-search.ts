@@ -4,13 +4,20 @@
 
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Steps } from "../../base/sliced-work.ts";
-import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
-import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { elementsInSteps, find, findInSteps, member, slice, withMembers } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
-import { type Call, type CallHandle, NO_CALL, refuseQuestion, runMessageSteps, runSteps } from "../protocol/call.ts";
-import { runGuarded } from "../protocol/guarded-call.ts";
+import {
+  answerCall,
+  type Call,
+  type CallHandle,
+  intercept,
+  LateCall,
+  ownCall,
+  runMessageSteps,
+  runSteps,
+} from "../protocol/call.ts";
+import { guardrailInterceptor } from "../protocol/guarded-call.ts";
 import {
   asClientRequest,
   asServerMessage,
@@ -66,11 +73,12 @@ export class SearchRouter implements Router {
     this.#inner.open(done, wire);
   }
 
-  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
+  run(call: Call): CallHandle {
     const { method, params } = call.request;
     if (method === "tools/list") {
       const targets = this.upstreams.map(({ target }) => target);
-      return runGuarded(call, guardrails, targets, (own) => this.#answer(own, `{"tools":${SEARCH_TOOLS_JSON}}`));
+      const send = (own: Call): CallHandle => this.#answer(own, `{"tools":${SEARCH_TOOLS_JSON}}`);
+      return intercept(call, [guardrailInterceptor], send, targets);
     }
     if (method === "tools/call") {
       const args = (params.arguments ?? {}) as Readonly<Record<string, unknown>>;
@@ -80,17 +88,17 @@ export class SearchRouter implements Router {
           `\`query\` is longer than ${MAX_QUERY_CHARS} characters: say in a few words what you want to do`,
           true,
         );
-      if (params.name === FIND_TOOLS) return this.#listed(call, access, guardrails, (found) => foundText(found, args));
+      if (params.name === FIND_TOOLS) return this.#listed(call, (found) => foundText(found, args));
       if (params.name === DESCRIBE_TOOL && isName(args.name)) {
         const { name } = args;
-        return this.#listed(call, access, guardrails, (found) => describedText(found, name));
+        return this.#listed(call, (found) => describedText(found, name));
       }
       if (params.name === DESCRIBE_TOOL)
         return this.#respond(call, "`name` must be the name of a tool that find_tools named", true);
       if (params.name === CALL_TOOL)
         return this.#respond(call, "`name` must be the name of a tool that find_tools named", true);
     }
-    return this.#inner.run(call, access, guardrails);
+    return this.#inner.run(call);
   }
 
   notify(message: ClientNotification, wire?: WireTap): void {
@@ -107,25 +115,19 @@ export class SearchRouter implements Router {
     return this.#inner.change(change);
   }
 
-  #listed(
-    call: Call,
-    access: McpAccess | undefined,
-    guardrails: McpGuardrails | undefined,
-    toText: (found: FoundTools) => Steps<{ text: string; isError: boolean }>,
-  ): CallHandle {
-    const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
+  #listed(call: Call, toText: (found: FoundTools) => Steps<{ text: string; isError: boolean }>): CallHandle {
+    const running = new LateCall();
     const tools: SearchedTool[] = [];
     const failed: Record<string, string> = {};
     const readPage = (cursor: string | undefined, page: number): void => {
       const params = { ...copyEnvelope(call.request), ...(cursor === undefined ? {} : { cursor }) };
       running.current = this.#inner.run(
-        {
-          request: asClientRequest("tools/list", JSON.stringify(params)),
+        ownCall(asClientRequest("tools/list", JSON.stringify(params)), {
           headers: call.headers,
           wire: call.wire,
           caller: call.caller,
-          notified: () => undefined,
-          asked: refuseQuestion,
+          access: call.access,
+          guardrails: call.guardrails,
           failed: (failure) => call.failed(failure),
           answered: (message) => {
             if (running.isCancelled) return;
@@ -150,18 +152,11 @@ export class SearchRouter implements Router {
               (failure) => call.failed(failure),
             );
           },
-        },
-        access,
-        guardrails,
+        }),
       );
     };
     readPage(undefined, 1);
-    return {
-      cancel: (reason) => {
-        running.isCancelled = true;
-        running.current.cancel(reason);
-      },
-    };
+    return running;
   }
 
   #respond(call: Call, text: string, isError: boolean): CallHandle {
@@ -171,8 +166,10 @@ export class SearchRouter implements Router {
 
   #answer(call: Call, result: string): CallHandle {
     const message = asServerMessage(resultText("0", result));
-    call.answered(this.#protocol === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message);
-    return NO_CALL;
+    return answerCall(
+      call,
+      this.#protocol === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message,
+    );
   }
 }
 

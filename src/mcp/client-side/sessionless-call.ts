@@ -7,6 +7,8 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { find, insertMembers, member, singleLine, slice, withMembers } from "../../json/json-text.ts";
@@ -19,7 +21,8 @@ import {
   type Failure,
   failureHeaders,
   type GuardReporter,
-  mapResult,
+  type Interceptor,
+  intercept,
   type Question,
   type RoutedTarget,
   type ShadowReporter,
@@ -77,6 +80,8 @@ const HTTP_STATUS_BY_CODE: Readonly<Record<number, number>> = {
 
 export interface SessionlessCallHost {
   readonly report: CallReport;
+  readonly access: McpAccess | undefined;
+  readonly guardrails: McpGuardrails | undefined;
   /** Legacy clients receive errors with status 200 instead of 400 or 404. */
   readonly hidesStatus?: boolean;
   nowMs(): number;
@@ -106,6 +111,14 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
     this.#sink = sink;
     this.#env = env;
     this.#lastWriteMs = env.nowMs();
+  }
+
+  get access(): McpAccess | undefined {
+    return this.#env.access;
+  }
+
+  get guardrails(): McpGuardrails | undefined {
+    return this.#env.guardrails;
   }
 
   get caller(): CelAttributes {
@@ -272,12 +285,16 @@ export function asModernRequest(request: ClientRequest): ClientRequest {
   return editedRequest(request, [edit], meant);
 }
 
-export function statelessCall(call: Call, sent: ClientRequest): Call {
-  const { request } = call;
-  const answered = mapResult(call, (message) =>
-    request.method === "initialize" ? asInitialized(message, request) : message,
-  );
-  return { ...answered, request: sent };
+function statelessInterceptor(sent: ClientRequest): Interceptor {
+  return {
+    request(call) {
+      call.request = sent;
+      return undefined;
+    },
+    result({ client: { request } }, message) {
+      return request.method === "initialize" ? asInitialized(message, request) : undefined;
+    },
+  };
 }
 
 function asInitialized(answer: ServerMessage, { params }: ClientRequest): ServerMessage {
@@ -316,6 +333,8 @@ export function runSessionless(
   const isStateless = sent !== request;
   const call = new SessionlessCall(request, exchange.request.headers, sink, {
     report,
+    access: exchange.mcp.access,
+    guardrails: exchange.mcp.guardrails,
     hidesStatus: isStateless,
     nowMs,
     ended: (ended) => {
@@ -325,7 +344,8 @@ export function runSessionless(
   });
   group.count(1);
   sessions.startHeartbeat(call);
-  const { access, guardrails } = exchange.mcp;
-  call.running = group.run(isStateless ? statelessCall(call, sent) : call, access, guardrails);
+  call.running = isStateless
+    ? intercept(call, [statelessInterceptor(sent)], (translated) => group.run(translated))
+    : group.run(call);
   return call;
 }

@@ -10,10 +10,10 @@ import { LISTS } from "../protocol/access.ts";
 import {
   type Call,
   type CallHandle,
+  forwardedCall,
   isLoginRequired,
+  LateCall,
   LOGIN_REQUIRED,
-  mapResult,
-  NO_CALL,
   type Question,
   serverFailure,
 } from "../protocol/call.ts";
@@ -98,7 +98,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
   }
 
   call(call: Call): CallHandle {
-    const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
+    const running = new LateCall();
     const attempt = async (refused: string | undefined): Promise<void> => {
       const outcome = await this.#ready(refused, call.wire);
       if (running.isCancelled) return;
@@ -114,26 +114,22 @@ export class LoginUpstream implements Upstream, UpstreamListener {
         return;
       }
       const { token } = this.#bearer;
-      running.current = this.inner.call({
-        ...mapResult(call, (message) => message),
-        failed: (failure) => {
-          // The server did not process the request, so it is retried once with a new token.
-          if (!isLoginRequired(failure.error)) call.failed(failure);
-          else if (refused === undefined && token !== undefined) retry(token);
-          else void this.#invite(call).catch(fail);
-        },
-      });
+      running.current = this.inner.call(
+        forwardedCall(call, {
+          failed: (failure) => {
+            // The server did not process the request, so it is retried once with a new token.
+            if (!isLoginRequired(failure.error)) call.failed(failure);
+            else if (refused === undefined && token !== undefined) retry(token);
+            else void this.#invite(call).catch(fail);
+          },
+        }),
+      );
     };
     const fail = (error: unknown): void =>
       call.failed(serverFailure(`target "${this.target.name}": ${errorReason(error)}`));
     const retry = (token: string): void => void attempt(token).catch(fail);
     void attempt(undefined).catch(fail);
-    return {
-      cancel: (reason) => {
-        running.isCancelled = true;
-        running.current.cancel(reason);
-      },
-    };
+    return running;
   }
 
   notify(message: ClientNotification, wire?: WireTap): void {

@@ -8,7 +8,7 @@ import type { Steps } from "../../base/sliced-work.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import { find, slice } from "../../json/json-text.ts";
 import type { Span } from "../../json/syntax.ts";
-import { type Call, type Failure, mapResult, mapResultInSlices, runMessageSteps, serverFailure } from "./call.ts";
+import { type Failure, serverFailure } from "./call.ts";
 import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
 import { itemName, type ListMembers, MAX_MEMBERS, readListContent } from "./list-content.ts";
 import { isRequestMethod, listKeyProblem } from "./message-rules.ts";
@@ -85,14 +85,6 @@ export function accessProblem(
   return deniedName(about, target, shown);
 }
 
-export function filteredCall(call: Call, access: McpAccess, target: string): Call {
-  const list = LISTS[call.request.method];
-  if (list === undefined) return call;
-  return mapResultInSlices(call, (message) =>
-    filterList(message, call.request.method, (name) => access.allows(list.kind, name, target)),
-  );
-}
-
 export function* filterList(
   message: ServerMessage,
   method: string,
@@ -145,20 +137,6 @@ export function* listProblem(
   const what = yield* listContentProblem(message, list, find(request.text, 0, "params", "cursor"), request);
   if (what === undefined) return undefined;
   return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
-}
-
-export function checkedList(call: Call, target: string): Call {
-  if (LISTS[call.request.method] === undefined) return call;
-  return {
-    ...mapResult(call, (message) => message),
-    answered: (message) =>
-      runMessageSteps(
-        message,
-        () => listProblem(call.request, message, target),
-        (problem) => (problem ? call.failed(problem) : call.answered(message)),
-        (failure) => call.failed(failure),
-      ),
-  };
 }
 
 function* listContentProblem(

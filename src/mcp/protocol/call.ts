@@ -4,8 +4,11 @@
  */
 
 import { surface } from "../../base/errors.ts";
+import type { ServerMessages } from "../../base/memory-budget.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
+import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
+import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
@@ -53,6 +56,10 @@ export interface Call {
   readonly watched?: ShadowReporter | undefined;
   readonly guarded?: GuardReporter | undefined;
   readonly wire?: WireTap | undefined;
+  readonly access?: McpAccess | undefined;
+  readonly guardrails?: McpGuardrails | undefined;
+  /** True for a setting that another process already stored. */
+  readonly isRepeated?: boolean;
   routed?(target: RoutedTarget): void;
   notified(message: ServerMessage): void;
   asked(question: Question): void;
@@ -137,34 +144,212 @@ export function runSteps<T>(
     });
 }
 
-export function mapResult(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
-  return {
-    request: call.request,
-    headers: call.headers,
-    caller: call.caller,
-    watched: call.watched,
-    guarded: call.guarded,
-    wire: call.wire,
-    routed: (target) => call.routed?.(target),
-    notified: (message) => call.notified(message),
-    asked: (question) => call.asked(question),
-    answered: (message) => call.answered(message.kind === "result" ? change(message) : message),
-    failed: (failure) => call.failed(failure),
-  };
+/** Passes everything to and from another call. Callers replace what they change. */
+class ForwardedCall implements Call {
+  request: ClientRequest;
+  headers: HeaderList | undefined;
+  /** The call as its client made it. */
+  readonly client: Call;
+
+  constructor(client: Call) {
+    this.client = client;
+    this.request = client.request;
+    this.headers = client.headers;
+  }
+
+  get caller(): CelAttributes | undefined {
+    return this.client.caller;
+  }
+
+  get watched(): ShadowReporter | undefined {
+    return this.client.watched;
+  }
+
+  get guarded(): GuardReporter | undefined {
+    return this.client.guarded;
+  }
+
+  get wire(): WireTap | undefined {
+    return this.client.wire;
+  }
+
+  get access(): McpAccess | undefined {
+    return this.client.access;
+  }
+
+  get guardrails(): McpGuardrails | undefined {
+    return this.client.guardrails;
+  }
+
+  get isRepeated(): boolean {
+    return this.client.isRepeated === true;
+  }
+
+  routed(target: RoutedTarget): void {
+    this.client.routed?.(target);
+  }
+
+  notified(message: ServerMessage): void {
+    this.client.notified(message);
+  }
+
+  asked(question: Question): void {
+    this.client.asked(question);
+  }
+
+  answered(message: ServerMessage): void {
+    this.client.answered(message);
+  }
+
+  failed(failure: Failure): void {
+    this.client.failed(failure);
+  }
 }
 
-export function mapResultInSlices(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
-  return {
-    ...mapResult(call, (message) => message),
-    answered(message) {
-      if (message.kind !== "result") call.answered(message);
+export function forwardedCall(
+  call: Call,
+  changes: Partial<Pick<Call, "request" | "headers" | "notified" | "asked" | "answered" | "failed">>,
+): Call {
+  return Object.assign(new ForwardedCall(call), changes);
+}
+
+/** Makes a request of the gateway itself, which ignores everything that `receiver` does not handle. */
+export function ownCall(request: ClientRequest, receiver: Partial<Call>): Call {
+  return { request, notified: ignore, asked: refuseQuestion, answered: ignore, failed: ignore, ...receiver };
+}
+
+function ignore(): void {
+  // Nobody waits for this message.
+}
+
+/** The handle of a call that starts later. */
+export class LateCall implements CallHandle {
+  current: CallHandle = NO_CALL;
+  isCancelled = false;
+
+  cancel(reason: string | undefined): void {
+    this.isCancelled = true;
+    this.current.cancel(reason);
+  }
+}
+
+export function failCall(call: Call, failure: Failure): CallHandle {
+  call.failed(failure);
+  return NO_CALL;
+}
+
+export function answerCall(call: Call, message: ServerMessage): CallHandle {
+  call.answered(message);
+  return NO_CALL;
+}
+
+export interface CallTarget {
+  readonly name: string;
+  readonly messages: ServerMessages;
+  readonly config: { readonly shared?: boolean | undefined };
+}
+
+type Checked = ServerMessage | Failure;
+
+/** One step between a client and its servers. A step that does not concern the call returns undefined. */
+export interface Interceptor {
+  /** May change `request` and `headers` of the call, or reject it with a failure. */
+  request?(call: InterceptedCall): Failure | undefined | Promise<Failure | undefined>;
+  /** Changes the result, or replaces it with a failure. */
+  result?(
+    call: InterceptedCall,
+    message: ServerMessage,
+  ): Checked | Promise<Checked> | Steps<Checked | Promise<Checked>> | undefined;
+}
+
+/** Sends `call` after the interceptors have accepted the request. The result passes them in the reverse order. */
+export function intercept(
+  call: Call,
+  interceptors: readonly Interceptor[],
+  send: (call: Call) => CallHandle,
+  targets: readonly CallTarget[] = [],
+): CallHandle {
+  const intercepted = new InterceptedCall(call, interceptors, send, targets);
+  intercepted.start();
+  return intercepted;
+}
+
+export class InterceptedCall extends ForwardedCall implements CallHandle {
+  /** The targets that get the request. */
+  readonly targets: readonly CallTarget[];
+  /** Returns whether the client owns the task. Set for requests about tasks. */
+  ownsTask: ((taskId: string) => boolean) | undefined = undefined;
+  readonly #interceptors: readonly Interceptor[];
+  readonly #send: (call: Call) => CallHandle;
+  #running: CallHandle = NO_CALL;
+  #isCancelled = false;
+
+  constructor(
+    client: Call,
+    interceptors: readonly Interceptor[],
+    send: (call: Call) => CallHandle,
+    targets: readonly CallTarget[],
+  ) {
+    super(client);
+    this.#interceptors = interceptors;
+    this.#send = send;
+    this.targets = targets;
+  }
+
+  start(from = 0): void {
+    for (let i = from; i < this.#interceptors.length; i++) {
+      const failure = this.#interceptors[i]?.request?.(this);
+      if (failure instanceof Promise) {
+        this.#whenDone(failure, (late) => (late ? this.failed(late) : this.start(i + 1)));
+        return;
+      }
+      if (failure !== undefined) {
+        this.failed(failure);
+        return;
+      }
+    }
+    this.#running = this.#send(this);
+  }
+
+  override answered(message: ServerMessage): void {
+    this.#answer(message, this.#interceptors.length - 1);
+  }
+
+  cancel(reason: string | undefined): void {
+    this.#isCancelled = true;
+    this.#running.cancel(reason);
+  }
+
+  #answer(message: ServerMessage, from: number): void {
+    for (let i = from; i >= 0 && message.kind === "result"; i--) {
+      const change = this.#interceptors[i]?.result?.(this, message);
+      if (change === undefined) continue;
+      const done = (checked: Checked | Promise<Checked>): void => {
+        if (checked instanceof Promise) this.#whenDone(checked, done);
+        else if ("code" in checked) this.failed(checked);
+        else this.#answer(checked, i - 1);
+      };
+      if (!("next" in change)) done(change);
       else
         runMessageSteps(
           message,
-          () => change(message),
-          (changed) => call.answered(changed),
-          (failure) => call.failed(failure),
+          () => change,
+          done,
+          (failure) => this.failed(failure),
         );
-    },
-  };
+      return;
+    }
+    this.client.answered(message);
+  }
+
+  #whenDone<T>(promise: Promise<T>, next: (value: T) => void): void {
+    promise
+      .then((value) => {
+        if (!this.#isCancelled) next(value);
+      })
+      .catch((error: unknown) => {
+        surface(error);
+        if (!this.#isCancelled) this.failed(serverFailure("the call could not be processed"));
+      });
+  }
 }

@@ -4,13 +4,13 @@ import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { MessagePool } from "../../base/memory-budget.ts";
 import { nextTurn } from "../../base/sliced-work.ts";
 import type { McpGuardrails, McpVerdict } from "../../core/mcp-guardrails.ts";
-import { type Call, NO_CALL, refuseQuestion } from "./call.ts";
-import { runGuarded } from "./guarded-call.ts";
+import { answerCall, type Call, type CallHandle, type CallTarget, intercept, ownCall } from "./call.ts";
+import { guardrailInterceptor } from "./guarded-call.ts";
 import { asResult, type ClientRequest, parseClientMessage } from "./json-rpc.ts";
 
 test("a result fails if the results that wait for mcpGuardrails need too much memory", async () => {
   const pool = new MessagePool(1_000, fakeClock());
-  const target = { name: "files", messages: pool.server() };
+  const target: CallTarget = { name: "files", messages: pool.server(), config: {} };
   const verdicts: ((verdict: McpVerdict) => void)[] = [];
   const guardrails: McpGuardrails = {
     checksRequest: () => false,
@@ -23,17 +23,14 @@ test("a result fails if the results that wait for mcpGuardrails need too much me
     const request = parseClientMessage(
       '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}',
     ) as ClientRequest;
-    const own: Call = {
-      request,
-      notified: () => undefined,
-      asked: refuseQuestion,
+    const own = ownCall(request, {
+      guardrails,
       answered: () => void outcomes.push("answered"),
       failed: ({ message, detail }) => void outcomes.push(`${message}: ${detail}`),
-    };
-    runGuarded(own, guardrails, [target], (guarded) => {
-      guarded.answered(asResult(JSON.stringify({ content: [{ type: "text", text: "x".repeat(200) }] })));
-      return NO_CALL;
     });
+    const send = (guarded: Call): CallHandle =>
+      answerCall(guarded, asResult(JSON.stringify({ content: [{ type: "text", text: "x".repeat(200) }] })));
+    intercept(own, [guardrailInterceptor], send, [target]);
   };
   call();
   call();

@@ -2,20 +2,11 @@
  * Sends the parameters and the result of a call to the processors of `mcpGuardrails`, before the server gets the
  * request and before the client gets the result. Errors of servers are not sent.
  */
-import { surface } from "../../base/errors.ts";
-import type { ServerMessages } from "../../base/memory-budget.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import type { McpGuardrails, McpRejection, McpVerdict } from "../../core/mcp-guardrails.ts";
 import { find, findInSteps, slice, withMembers } from "../../json/json-text.ts";
 import { LISTS, unknownMethod } from "./access.ts";
-import {
-  type Call,
-  type CallHandle,
-  type Failure,
-  mapResult,
-  NO_CALL,
-  runMessageSteps,
-  serverFailure,
-} from "./call.ts";
+import { type Failure, type InterceptedCall, type Interceptor, serverFailure } from "./call.ts";
 import {
   asResult,
   type ClientRequest,
@@ -40,106 +31,62 @@ const FIXED_PARAMS: ReadonlySet<string> = new Set(["resources/subscribe", "resou
 /** The gateway reads these members of `_meta`, so they stay as the client sent them. */
 const KEPT_META = [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, "progressToken"];
 
-export interface GuardedTarget {
-  readonly name: string;
-  readonly messages: ServerMessages;
-}
-
-/**
- * Calls `run` when the processors let the request pass, with the request that they may have changed. `targets` get the
- * request. Without processors for the method, it calls `run` immediately with the same call.
- */
-export function runGuarded(
-  call: Call,
-  guardrails: McpGuardrails | undefined,
-  targets: readonly GuardedTarget[],
-  run: (call: Call) => CallHandle,
-): CallHandle {
-  if (guardrails === undefined) return run(call);
-  const { request } = call;
-  const { method } = request;
-  const checksRequest = guardrails.checksRequest(method);
-  const checksResponse = guardrails.checksResponse(method);
-  if (!checksRequest && !checksResponse) {
-    if (isRequestMethod(method)) return run(call);
-    // A lenient server could interpret an unknown method as one that the processors must get.
-    call.failed(unknownMethod(method));
-    return NO_CALL;
-  }
-  const running: Running = { current: NO_CALL, isCancelled: false };
-  const services = targets.map(({ name }) => name);
-  const hold = (bytes: number) => (targets[0] === undefined ? () => undefined : targets[0].messages.hold(bytes));
-  const guarded = checksResponse ? guardedResult(call, guardrails, services, running, hold) : call;
-  if (!checksRequest) running.current = run(guarded);
-  else {
-    const body = WITHOUT_PARAMS.has(method) ? undefined : paramsText(request);
-    afterVerdict(guardrails.checkRequest({ method, services, body }), guarded, running, (verdict) => {
-      running.current = run(changedCall(guarded, verdict));
-    });
-  }
-  return {
-    cancel: (reason) => {
-      running.isCancelled = true;
-      running.current.cancel(reason);
-    },
-  };
-}
-
-interface Running {
-  current: CallHandle;
-  isCancelled: boolean;
-}
-
 type Passed = Exclude<McpVerdict, { rejection: McpRejection }>;
 
-function guardedResult(
-  call: Call,
-  guardrails: McpGuardrails,
-  services: readonly string[],
-  running: Running,
-  hold: ServerMessages["hold"],
-): Call {
+export const guardrailInterceptor: Interceptor = {
+  request(call) {
+    const { guardrails, request } = call;
+    if (guardrails === undefined) return undefined;
+    const { method } = request;
+    if (guardrails.checksRequest(method)) return requestProblem(call, guardrails);
+    // A lenient server could interpret an unknown method as one that the processors must get.
+    return guardrails.checksResponse(method) || isRequestMethod(method) ? undefined : unknownMethod(method);
+  },
+
+  result(call, message) {
+    const { guardrails, request } = call;
+    return guardrails?.checksResponse(request.method) ? checkedResult(call, guardrails, message) : undefined;
+  },
+};
+
+async function requestProblem(call: InterceptedCall, guardrails: McpGuardrails): Promise<Failure | undefined> {
   const { method } = call.request;
-  const check = (message: ServerMessage, body: string): void => {
-    const release = hold(message.text.length);
-    if (release === undefined) call.failed(unavailable("there is no memory for another result that waits for it"));
-    else
-      afterVerdict(guardrails.checkResponse({ method, services, body }).finally(release), call, running, (verdict) =>
-        call.answered(verdict.body === undefined ? message : asResult(verdict.body)),
-      );
-  };
-  return {
-    ...mapResult(call, (message) => message),
-    answered(message) {
-      if (message.kind !== "result") call.answered(message);
-      else
-        runMessageSteps(
-          message,
-          () => findInSteps(message.text, 0, "result"),
-          (span) => check(message, span ? slice(message.text, span) : "{}"),
-          (failure) => call.failed(failure),
-        );
-    },
-  };
+  const body = WITHOUT_PARAMS.has(method) ? undefined : paramsText(call.request);
+  const verdict = await guardrails.checkRequest({ method, services: servicesOf(call), body });
+  if (verdict.rejection) return rejectionFailure(verdict.rejection);
+  try {
+    changeCall(call, verdict);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof JsonRpcProblem)) throw error;
+    return unavailable(`the parameters that a service of mcpGuardrails sent are invalid: ${String(error)}`);
+  }
 }
 
-function afterVerdict(
-  checking: Promise<McpVerdict>,
-  call: Call,
-  running: Running,
-  passed: (verdict: Passed) => void,
-): void {
-  checking
+function* checkedResult(
+  call: InterceptedCall,
+  guardrails: McpGuardrails,
+  message: ServerMessage,
+): Steps<Failure | Promise<ServerMessage | Failure>> {
+  const span = yield* findInSteps(message.text, 0, "result");
+  const release = call.targets[0] === undefined ? ignore : call.targets[0].messages.hold(message.text.length);
+  if (release === undefined) return unavailable("there is no memory for another result that waits for it");
+  const body = span ? slice(message.text, span) : "{}";
+  return guardrails
+    .checkResponse({ method: call.request.method, services: servicesOf(call), body })
+    .finally(release)
     .then((verdict) => {
-      if (running.isCancelled) return;
-      if (verdict.rejection) call.failed(rejectionFailure(verdict.rejection));
-      else passed(verdict);
-    })
-    .catch((error: unknown) => {
-      if (!(error instanceof JsonRpcProblem)) surface(error);
-      if (running.isCancelled) return;
-      call.failed(unavailable(`the parameters that a service of mcpGuardrails sent are invalid: ${String(error)}`));
+      if (verdict.rejection) return rejectionFailure(verdict.rejection);
+      return verdict.body === undefined ? message : asResult(verdict.body);
     });
+}
+
+function servicesOf({ targets }: InterceptedCall): readonly string[] {
+  return targets.map(({ name }) => name);
+}
+
+function ignore(): void {
+  // Without a target, no memory is charged.
 }
 
 function unavailable(detail: string): Failure {
@@ -157,12 +104,11 @@ function paramsText({ text }: ClientRequest): string | undefined {
   return span && slice(text, span);
 }
 
-function changedCall(call: Call, { body, changeHeaders }: Passed): Call {
-  if (body === undefined && changeHeaders === undefined) return call;
-  const headers = changeHeaders && call.headers?.clone();
-  if (headers) changeHeaders?.(headers);
-  const request = body === undefined ? call.request : changedRequest(call.request, body);
-  return { ...mapResult(call, (message) => message), request, headers: headers ?? call.headers };
+function changeCall(call: InterceptedCall, { body, changeHeaders }: Passed): void {
+  if (body !== undefined) call.request = changedRequest(call.request, body);
+  if (changeHeaders === undefined || call.headers === undefined) return;
+  call.headers = call.headers.clone();
+  changeHeaders(call.headers);
 }
 
 /** Throws `JsonRpcProblem` if a client could not send these parameters either. */

@@ -4,8 +4,13 @@
  */
 import type { Clock } from "../../base/clock.ts";
 import type { BusChannel } from "../../store/store.ts";
-import { type Call, mapResult } from "../protocol/call.ts";
-import { type ClientNotification, type ClientRequest, parseClientMessage } from "../protocol/json-rpc.ts";
+import type { Interceptor } from "../protocol/call.ts";
+import {
+  type ClientNotification,
+  type ClientRequest,
+  parseClientMessage,
+  type ServerMessage,
+} from "../protocol/json-rpc.ts";
 import type { ReplicaBus, ReplicaListener, ReplicaMessage } from "./replica-bus.ts";
 import { isSetting, type SessionSettings } from "./session-settings.ts";
 
@@ -76,18 +81,14 @@ export class SessionPeers {
    * Delays a successful response to a call that changes a setting until the setting is stored and sent to the other
    * replicas.
    */
-  replicateSetting(call: Call): Call {
-    const name = this.#name;
-    if (name === undefined || !isSetting(call.request.method)) return call;
-    const { request } = call;
-    return {
-      ...mapResult(call, (message) => message),
-      answered: (message) => {
-        if (message.kind !== "result") call.answered(message);
-        else void this.#set(name, request).finally(() => call.answered(message));
-      },
-    };
-  }
+  readonly settings: Interceptor = {
+    result: ({ client }, message) => {
+      const name = this.#name;
+      if (name === undefined || client.isRepeated === true || !isSetting(client.request.method)) return undefined;
+      const pass = (): ServerMessage => message;
+      return this.#set(name, client.request).then(pass, pass);
+    },
+  };
 
   listening(): void {
     const name = this.#name;

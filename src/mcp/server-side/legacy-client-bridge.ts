@@ -7,17 +7,20 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { find, findInSteps, members, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import {
+  answerCall,
   type Call,
   type CallHandle,
-  mapResult,
-  NO_CALL,
+  forwardedCall,
+  intercept,
+  LateCall,
+  ownCall,
   type Question,
-  refuseQuestion,
   runMessageSteps,
   serverFailure,
 } from "../protocol/call.ts";
 import {
   asClientRequest,
+  asResult,
   asServerMessage,
   type ClientNotification,
   type ClientRequest,
@@ -107,12 +110,9 @@ export class LegacyClientBridge {
         this.listen();
         return this.#done(call);
       case "tools/list":
-        return this.#rounds(
-          mapResult(call, (message) => {
-            this.#server.params?.learn(message);
-            return message;
-          }),
-        );
+        return this.#server.params === undefined
+          ? this.#rounds(call)
+          : intercept(call, [this.#server.params.learning], (own) => this.#rounds(own));
       case "tools/call":
         return this.#callTool(call);
       default:
@@ -135,16 +135,14 @@ export class LegacyClientBridge {
       asClientRequest("subscriptions/listen", JSON.stringify({ notifications: filter })),
       this.envelope(),
     );
-    this.#listening = this.#server.call({
-      request,
-      notified: (message) => {
-        if (message.method !== "notifications/subscriptions/acknowledged")
-          this.#server.notified(withoutSubscription(message));
-      },
-      asked: refuseQuestion,
-      answered: () => undefined,
-      failed: () => undefined,
-    });
+    this.#listening = this.#server.call(
+      ownCall(request, {
+        notified: (message) => {
+          if (message.method !== "notifications/subscriptions/acknowledged")
+            this.#server.notified(withoutSubscription(message));
+        },
+      }),
+    );
   }
 
   #rounds(call: Call): CallHandle {
@@ -156,29 +154,27 @@ export class LegacyClientBridge {
     const { params } = this.#server;
     if (params === undefined) return this.#rounds(call);
     const run = (): CallHandle =>
-      this.#rounds({ ...mapResult(call, (message) => message), headers: params.added(call.request, call.headers) });
+      this.#rounds(forwardedCall(call, { headers: params.added(call.request, call.headers) }));
     if (params.isLearned) return run();
-    const running: { current: CallHandle } = { current: NO_CALL };
+    const running = new LateCall();
     const go = (): void => {
       running.current = run();
     };
-    running.current = this.#server.call({
-      request: withEnvelope(asClientRequest("tools/list", "{}"), this.envelope()),
-      headers: call.headers,
-      notified: () => undefined,
-      asked: refuseQuestion,
-      answered: (message) => {
-        params.learn(message);
-        go();
-      },
-      failed: go,
-    });
-    return { cancel: (reason) => running.current.cancel(reason) };
+    running.current = this.#server.call(
+      ownCall(withEnvelope(asClientRequest("tools/list", "{}"), this.envelope()), {
+        headers: call.headers,
+        answered: (message) => {
+          params.learn(message);
+          go();
+        },
+        failed: go,
+      }),
+    );
+    return running;
   }
 
   #done(call: Call): CallHandle {
-    call.answered(asServerMessage(resultText("0", "{}")));
-    return { cancel: () => undefined };
+    return answerCall(call, asResult("{}"));
   }
 }
 

@@ -8,7 +8,7 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { readJson } from "../../json/read-json.ts";
 import { unknownMethod } from "../protocol/access.ts";
-import { type Call, type CallHandle, mapResult, NO_CALL, type Question } from "../protocol/call.ts";
+import { type Call, type CallHandle, failCall, intercept, type Question, refuseQuestion } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
 import type { RetryRelay } from "../replicas/retry-relay.ts";
@@ -122,18 +122,9 @@ export class ModernUpstream implements Upstream, ConnectionListener {
         ? params.problem(call.request, call.headers ?? NO_HEADERS)
         : undefined;
     // Servers respond to removed methods in different ways, so the gateway returns the specified error.
-    if (problem || REMOVED_METHODS.has(method)) {
-      call.failed(problem ?? unknownMethod(method));
-      return NO_CALL;
-    }
-    const learning =
-      method === "tools/list"
-        ? mapResult(call, (message) => {
-            params.learn(message);
-            return message;
-          })
-        : call;
-    return this.#legacy ? this.#legacy.call(learning) : this.#connection.call(learning);
+    if (problem || REMOVED_METHODS.has(method)) return failCall(call, problem ?? unknownMethod(method));
+    const send = (own: Call): CallHandle => (this.#legacy ?? this.#connection).call(own);
+    return method === "tools/list" ? intercept(call, [params.learning], send) : send(call);
   }
 
   notify(_message: ClientNotification): void {
@@ -177,7 +168,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
   }
 
   asked(question: Question): void {
-    question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
+    refuseQuestion(question);
   }
 
   canDeliverQuestions(): boolean {

@@ -7,7 +7,7 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { HeaderList } from "../../http/headers.ts";
 import { elements, find, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
-import type { Failure } from "../protocol/call.ts";
+import type { Failure, Interceptor } from "../protocol/call.ts";
 import type { ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
 import { mirrorHeader, readMirrorHeader } from "../protocol/mirror-headers.ts";
 import { HEADER_MISMATCH } from "../protocol/protocol-version.ts";
@@ -30,6 +30,12 @@ type Json = Readonly<Record<string, unknown>>;
 export class ParamHeaders {
   readonly #tools = new Map<string, readonly MirroredParam[]>();
   isLearned = false;
+  readonly learning: Interceptor = {
+    result: (_call, message) => {
+      this.learn(message);
+      return undefined;
+    },
+  };
 
   learn(message: ServerMessage): void {
     this.isLearned = true;

@@ -5,11 +5,9 @@
 
 import { createHash } from "node:crypto";
 import type { Exchange } from "../../core/exchange.ts";
-import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import { shownPrincipal } from "../../core/principal.ts";
-import type { McpAccess } from "../../core/request-attributes.ts";
 import type { Router } from "../aggregation/router.ts";
-import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } from "../protocol/call.ts";
+import { type Call, type CallHandle, failCall, LateCall, type Question, serverFailure } from "../protocol/call.ts";
 import type { ServerMessage } from "../protocol/json-rpc.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 
@@ -22,10 +20,7 @@ const REMOVED = "its servers were removed from the configuration";
 
 interface Waiting {
   readonly call: Call;
-  readonly access: McpAccess | undefined;
-  readonly guardrails: McpGuardrails | undefined;
-  running: CallHandle | undefined;
-  isCancelled: boolean;
+  readonly handle: LateCall;
 }
 
 export class ClientGroup implements UpstreamListener, UpstreamHolder {
@@ -66,30 +61,22 @@ export class ClientGroup implements UpstreamListener, UpstreamHolder {
       if (outcome.ok) {
         this.#state = "open";
         opened();
-        for (const one of waiting) if (!one.isCancelled) one.running = router.run(one.call, one.access, one.guardrails);
+        for (const { call, handle } of waiting) if (!handle.isCancelled) handle.current = router.run(call);
         return;
       }
       this.end(outcome.reason);
-      for (const { call, isCancelled } of waiting)
-        if (!isCancelled) call.failed({ ...outcome.failure, message: outcome.reason });
+      for (const { call, handle } of waiting)
+        if (!handle.isCancelled) call.failed({ ...outcome.failure, message: outcome.reason });
     });
   }
 
-  run(call: Call, access: McpAccess | undefined, guardrails: McpGuardrails | undefined): CallHandle {
+  run(call: Call): CallHandle {
     this.lastUsedMs = this.#env.nowMs();
-    if (this.#state === "open" && this.#router) return this.#router.run(call, access, guardrails);
-    if (this.#state === "ended") {
-      call.failed(serverFailure("the server was stopped", "overloaded"));
-      return NO_CALL;
-    }
-    const waiting: Waiting = { call, access, guardrails, running: undefined, isCancelled: false };
-    this.#waiting.push(waiting);
-    return {
-      cancel: (reason) => {
-        waiting.isCancelled = true;
-        waiting.running?.cancel(reason);
-      },
-    };
+    if (this.#state === "open" && this.#router) return this.#router.run(call);
+    if (this.#state === "ended") return failCall(call, serverFailure("the server was stopped", "overloaded"));
+    const handle = new LateCall();
+    this.#waiting.push({ call, handle });
+    return handle;
   }
 
   count(change: 1 | -1): void {

@@ -54,6 +54,8 @@ export class SessionCall implements Call, Linked<SessionCall> {
   readonly request: ClientRequest;
   readonly headers: HeaderList | undefined;
   readonly wire: WireTap | undefined;
+  readonly access: McpAccess | undefined;
+  readonly guardrails: McpGuardrails | undefined;
   readonly #session: CallSession;
   readonly #stream: EventStream;
   readonly #group: { left: number };
@@ -68,11 +70,13 @@ export class SessionCall implements Call, Linked<SessionCall> {
     session: CallSession,
     stream: EventStream,
     group: { left: number },
-    { headers, report, wire }: CallContext,
+    { headers, report, wire, access, guardrails }: CallContext,
   ) {
     this.request = request;
     this.headers = headers;
     this.wire = wire;
+    this.access = access;
+    this.guardrails = guardrails;
     this.#session = session;
     this.#stream = stream;
     this.#group = group;

@@ -11,7 +11,7 @@ import type { WireTap } from "../../core/wire.ts";
 import { find, slice } from "../../json/json-text.ts";
 import type { Names } from "../aggregation/names.ts";
 import { openGuarded, type Router, type RouterOutcome, type TargetChange } from "../aggregation/router.ts";
-import { type Failure, type Question, refuseQuestion } from "../protocol/call.ts";
+import { type Failure, ownCall, type Question } from "../protocol/call.ts";
 import {
   asServerMessage,
   type ClientNotification,
@@ -223,7 +223,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   /** Runs a request of the HTTP+SSE transport, which sends the response on its only event stream. */
   requestOnStream(request: ClientRequest, context: CallContext): void {
     this.#used();
-    this.#start(new SessionCall(request, this, this.general, ENDLESS, context), context);
+    this.#start(new SessionCall(request, this, this.general, ENDLESS, context));
   }
 
   request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
@@ -231,7 +231,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
     stream.attach(sink);
     const group = { left: requests.length };
-    for (const request of requests) this.#start(new SessionCall(request, this, stream, group, context), context);
+    for (const request of requests) this.#start(new SessionCall(request, this, stream, group, context));
     return stream;
   }
 
@@ -446,12 +446,12 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     });
   }
 
-  #start(call: SessionCall, { access, guardrails }: CallContext): void {
+  #start(call: SessionCall): void {
     this.#calls.add(call);
     // The client may have sent `notifications/initialized` to another replica.
     if (this.peers.isShared && call.request.method !== "ping") this.#initializeServers();
     this.#isParked = false;
-    if (this.#router) call.running = this.#router.run(this.peers.replicateSetting(call), access, guardrails);
+    if (this.#router) call.running = this.#router.run(call);
     else
       call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
   }
@@ -500,12 +500,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return new Promise((resolve) => {
       if (this.#router === undefined) return resolve();
       const done = (): void => resolve();
-      this.#router.run(
-        { request, notified: () => undefined, asked: refuseQuestion, answered: done, failed: done },
-        // The request was checked when the client sent it.
-        undefined,
-        undefined,
-      );
+      // The request was checked when the client sent it.
+      this.#router.run(ownCall(request, { isRepeated: true, answered: done, failed: done }));
     });
   }
 

@@ -14,8 +14,8 @@ import { GuardRejection } from "../../llm/guards/guarded-text.ts";
 import {
   type Call,
   type CallHandle,
-  mapResult,
-  NO_CALL,
+  forwardedCall,
+  LateCall,
   type ShadowReporter,
   serverFailure,
 } from "../protocol/call.ts";
@@ -34,7 +34,7 @@ export function guardArguments(
   checks: PendingChecks,
   start: (call: Call) => CallHandle,
 ): CallHandle {
-  const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
+  const running = new LateCall();
   checks.pending += 1;
   const checked = checkedRequest(call, guards, target).finally(() => {
     checks.pending -= 1;
@@ -44,7 +44,7 @@ export function guardArguments(
       (request) => {
         if (running.isCancelled) return;
         const isSame = request === call.request;
-        running.current = start(isSame ? call : { ...mapResult(call, (message) => message), request });
+        running.current = start(isSame ? call : forwardedCall(call, { request }));
       },
       (error: unknown) => {
         if (running.isCancelled) return;
@@ -64,12 +64,7 @@ export function guardArguments(
       },
     )
     .catch(surface);
-  return {
-    cancel: (reason) => {
-      running.isCancelled = true;
-      running.current.cancel(reason);
-    },
-  };
+  return running;
 }
 
 /** Rejects with `GuardRejection` if a guard rejects the arguments. */

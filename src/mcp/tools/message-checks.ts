@@ -7,7 +7,7 @@ import { finish, SLICED_BYTES } from "../../base/sliced-work.ts";
 import {
   type Call,
   type Failure,
-  mapResult,
+  forwardedCall,
   type Question,
   runMessageSteps,
   type ShadowReporter,
@@ -37,8 +37,7 @@ export function checkedCall(call: Call, guards: MessageGuards, queue?: GuardQueu
     externallyChecked(message, method, checks, (passed) => {
       if (passed) watchedAnswer(passed, checks, () => call.answered(passed), failed);
     });
-  return {
-    ...mapResult(call, (message) => message),
+  return forwardedCall(call, {
     notified: (message) => passNotification(message, checks, (passed) => call.notified(passed)),
     asked: (question) => passQuestion(question, checks, (passed) => call.asked(passed)),
     answered(message) {
@@ -54,7 +53,7 @@ export function checkedCall(call: Call, guards: MessageGuards, queue?: GuardQueu
         );
     },
     failed,
-  };
+  });
 }
 
 function externallyChecked(

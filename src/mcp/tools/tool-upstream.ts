@@ -14,11 +14,13 @@ import {
   type Call,
   type CallHandle,
   type Failure,
-  mapResult,
-  mapResultInSlices,
-  NO_CALL,
+  failCall,
+  forwardedCall,
+  type Interceptor,
+  intercept,
+  LateCall,
+  ownCall,
   type Question,
-  refuseQuestion,
   runMessageSteps,
   serverFailure,
 } from "../protocol/call.ts";
@@ -132,29 +134,29 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     };
   }
 
+  readonly #shownResults: Interceptor = {
+    result: ({ request }, message) =>
+      request.method === "tools/list" ? this.#shownList(request, message) : this.#pinnedAnswer(message),
+  };
+
   #start(call: Call): CallHandle {
     const { method, params } = call.request;
-    if (method === "tools/list")
-      return this.inner.call(mapResultInSlices(call, (message) => this.#shownList(call.request, message)));
-    if (method === "server/discover") return this.inner.call(mapResult(call, (message) => this.#pinnedAnswer(message)));
+    if (method === "tools/list" || method === "server/discover")
+      return intercept(call, [this.#shownResults], (own) => this.inner.call(own));
     if (method !== "tools/call") return this.inner.call(call);
     const shown = String(params.name);
     const tool = this.#env.settings.called(shown);
-    if (!tool) {
-      call.failed(unknownName("tool", shown));
-      return NO_CALL;
-    }
+    if (!tool) return failCall(call, unknownName("tool", shown));
     if (this.#env.settings.lock === undefined) return this.#run(call, tool, shown);
     return this.#compared(call, (names) => {
       if (names.has(tool.name)) return this.#run(call, tool, shown);
       // The client receives the error for an unknown name, as for a denied tool. The request record contains the
       // reason.
-      call.failed({
+      return failCall(call, {
         ...unknownName("tool", shown),
         error: "authorization_denied",
         detail: `tool "${tool.name}" of target "${this.target.name}" is not as the lock file says: see gwctl mcp lock --check`,
       });
-      return NO_CALL;
     });
   }
 
@@ -311,43 +313,38 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#accepted && nowMs - this.#accepted.atMs < COMPARED_MS) return then(this.#accepted.names);
     const names = new Set<string>();
-    const running: { current: CallHandle; isCancelled: boolean } = { current: NO_CALL, isCancelled: false };
+    const running = new LateCall();
     const accepted = { names, atMs: nowMs };
     const changes = this.#changes;
     const readPage = (cursor: string | undefined, page: number): void => {
       const params = { ...copyEnvelope(call.request), ...(cursor === undefined ? {} : { cursor }) };
       const request = asClientRequest("tools/list", JSON.stringify(params));
-      running.current = this.inner.call({
-        request,
-        headers: call.headers,
-        wire: call.wire,
-        notified: () => undefined,
-        asked: refuseQuestion,
-        failed: (failure) => call.failed(failure),
-        answered: (message) =>
-          runMessageSteps(
-            message,
-            () => this.#readPage(request, message, names),
-            (read) => {
-              if (running.isCancelled) return;
-              if (read.failure) call.failed(read.failure);
-              else if (read.next !== undefined && page < MAX_LIST_PAGES) readPage(read.next, page + 1);
-              else {
-                if (changes === this.#changes) this.#accepted = accepted;
-                running.current = then(names);
-              }
-            },
-            (failure) => call.failed(failure),
-          ),
-      });
+      const failed = (failure: Failure): void => call.failed(failure);
+      running.current = this.inner.call(
+        ownCall(request, {
+          headers: call.headers,
+          wire: call.wire,
+          failed,
+          answered: (message) =>
+            runMessageSteps(
+              message,
+              () => this.#readPage(request, message, names),
+              (read) => {
+                if (running.isCancelled) return;
+                if (read.failure) call.failed(read.failure);
+                else if (read.next !== undefined && page < MAX_LIST_PAGES) readPage(read.next, page + 1);
+                else {
+                  if (changes === this.#changes) this.#accepted = accepted;
+                  running.current = then(names);
+                }
+              },
+              failed,
+            ),
+        }),
+      );
     };
     readPage(undefined, 1);
-    return {
-      cancel: (reason) => {
-        running.isCancelled = true;
-        running.current.cancel(reason);
-      },
-    };
+    return running;
   }
 
   *#readPage(
@@ -376,24 +373,20 @@ export class ToolUpstream implements Upstream, UpstreamListener {
 
   #send(call: Call, tool: OfferedTool, shown: string): CallHandle {
     const filled = filledRequest(call.request, tool.arguments, call.caller);
-    if (filled.misspelled !== undefined) {
-      call.failed({
+    if (filled.misspelled !== undefined)
+      return failCall(call, {
         code: INVALID_PARAMS,
         status: 200,
         message: `Tool ${shown} cannot be called: ${filled.misspelled}`,
       });
-      return NO_CALL;
-    }
-    if (filled.problem !== undefined) {
-      call.failed({
+    if (filled.problem !== undefined)
+      return failCall(call, {
         code: INVALID_PARAMS,
         status: 200,
         message: `Tool ${shown} cannot be called: a value that your login must provide is missing`,
         error: "authorization_denied",
         detail: `tool "${tool.name}" of target "${this.target.name}": ${filled.problem}`,
       });
-      return NO_CALL;
-    }
     const named = find(filled.request.text, 0, "params", "name");
     const request =
       tool.name === shown || !named
@@ -402,7 +395,7 @@ export class ToolUpstream implements Upstream, UpstreamListener {
             ...filled.request.params,
             name: tool.name,
           });
-    const renamed = request === call.request ? call : { ...mapResult(call, (message) => message), request };
+    const renamed = request === call.request ? call : forwardedCall(call, { request });
     if (tool.timeoutMs === undefined) return this.inner.call(renamed);
     return timedCall(renamed, { timeoutMs: tool.timeoutMs, shown, clock: this.#env.clock, upstream: this.inner });
   }
@@ -416,23 +409,24 @@ export interface TimedCall {
 }
 
 export function timedCall(call: Call, { timeoutMs, shown, clock, upstream }: TimedCall): CallHandle {
-  let running: CallHandle = NO_CALL;
+  const running = new LateCall();
   const timer = clock.after(timeoutMs, () => {
     running.cancel("timeout");
     const seconds = timeoutMs / 1000;
     call.failed(serverFailure(`tool "${shown}" did not respond within ${seconds} s`, "backend_timeout"));
   });
-  running = upstream.call({
-    ...mapResult(call, (message) => message),
-    answered: (message) => {
-      timer.cancel();
-      call.answered(message);
-    },
-    failed: (failure) => {
-      timer.cancel();
-      call.failed(failure);
-    },
-  });
+  running.current = upstream.call(
+    forwardedCall(call, {
+      answered: (message) => {
+        timer.cancel();
+        call.answered(message);
+      },
+      failed: (failure) => {
+        timer.cancel();
+        call.failed(failure);
+      },
+    }),
+  );
   return {
     cancel: (reason) => {
       timer.cancel();
