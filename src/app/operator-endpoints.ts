@@ -18,6 +18,7 @@ import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/policy.ts";
 import type { History } from "../record/history/history.ts";
 import type { MetricFamily } from "../record/log/metrics.ts";
+import { recordedLines } from "../record/recorded-request.ts";
 import type { RequestRecords } from "../record/request-records.ts";
 import { createRehearsals, RehearsalBusy } from "./rehearsal/rehearsals.ts";
 import { variablesForRehearsal } from "./rehearsal/rehearse.ts";
@@ -117,7 +118,7 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
       rehearse(after, requestHistory, left) {
         const before = reloads.running().sources;
         const input = { before, after, ...variablesForRehearsal(before, after, environment) };
-        return rehearsals.run({ input, segments: requestHistory ?? records.requestHistory.segments() }, left);
+        return rehearsals.run({ input, segments: requestHistory ?? [recordedLines(records.requestHistory)] }, left);
       },
     },
     access: {
@@ -127,7 +128,10 @@ export function operatorEndpoints(services: Services, parts: OperatorParts): Ope
         const variables = after === undefined ? { environment } : variablesForRehearsal(sources, after, environment);
         const storedKeys = (await createStoredKeys(store, clock).list()).map(storedKeyIdentity);
         const access = { sources, after, environment: variables.environment, storedKeys, claimSets, tools, items };
-        return rehearsals.run({ access, segments: requestHistory ?? records.requestHistory.segments() }, clientGone);
+        return rehearsals.run(
+          { access, segments: requestHistory ?? [recordedLines(records.requestHistory)] },
+          clientGone,
+        );
       },
     },
     whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),

@@ -4,11 +4,23 @@ import { ERRORS, type FailureCode, RECORDED } from "../core/errors.ts";
 import { Exchange, NO_BODY } from "../core/exchange.ts";
 import { HeaderList } from "../http/headers.ts";
 import { FinishedRequest } from "./finished-request.ts";
-import { createRequestHistory, findOlder, RECORDED_REQUESTS, readSegments, readTraffic } from "./recorded-request.ts";
+import {
+  createRequestHistory,
+  findOlder,
+  RECORDED_REQUESTS,
+  type RecordedRequest,
+  type RequestHistory,
+  readTraffic,
+  recordedLines,
+} from "./recorded-request.ts";
 import { resultOf } from "./trace/record.ts";
 import { createRedaction } from "./trace/redact.ts";
 
 const outcome = { status: 200, end: "complete", responseBytes: 2 } as const;
+
+function recordsIn(history: RequestHistory): RecordedRequest[] {
+  return [...readTraffic([recordedLines(history)])];
+}
 
 function exchangeOf(id: string, headers: string[], query = ""): Exchange {
   return new Exchange({
@@ -50,7 +62,7 @@ test("each record has the attributes of its own call, even if calls differ in on
     ring.note(new FinishedRequest(exchange, outcome, 1));
   }
   assert.deepEqual(
-    readSegments(ring.segments()).map(({ mcp }) => mcp),
+    recordsIn(ring).map(({ mcp }) => mcp),
     calls,
   );
 });
@@ -74,7 +86,7 @@ test("a record survives serialization", () => {
     { phase: "route", policy: "authorization", verdict: "refused", micros: 1 },
   );
   ring.note(new FinishedRequest(exchange, outcome, 1.5));
-  const [record] = readSegments(ring.segments());
+  const [record] = recordsIn(ring);
   assert.deepEqual(record, {
     at: 1000,
     id: "one",
@@ -116,7 +128,7 @@ test("neither credentials nor copies of them are recorded", () => {
   );
   exchange.credentials.secrets = [`${planted}7`];
   ring.note(new FinishedRequest(exchange, outcome, 1));
-  const text = JSON.stringify(readSegments(ring.segments()));
+  const text = JSON.stringify(recordsIn(ring));
   assert.doesNotMatch(text, /planted|"short"/);
   assert.match(text, /"x-copy","got <redacted>"/);
 });
@@ -125,7 +137,7 @@ test("keeps the last records in bounded memory and skips records that are too lo
   const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 2 * RECORDED_REQUESTS + 5; i++)
     ring.note(new FinishedRequest(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1));
-  const records = readSegments(ring.segments());
+  const records = recordsIn(ring);
   assert.equal(records.length, RECORDED_REQUESTS);
   assert.deepEqual(
     [records[0]?.id, records.at(-1)?.id],
@@ -135,14 +147,14 @@ test("keeps the last records in bounded memory and skips records that are too lo
   assert.deepEqual([ring.counts.requests, ring.counts.leftOut], [RECORDED_REQUESTS, 1]);
   for (let i = 0; i < 1000; i++)
     ring.note(new FinishedRequest(exchangeOf(`l${i}`, ["x-a", "b".repeat(30_000)]), outcome, 1));
-  assert.ok(ring.counts.bytes <= 16 * 1024 * 1024, String(ring.counts.bytes));
-  assert.equal(readSegments(ring.segments()).at(-1)?.id, "l999");
+  assert.ok(ring.counts.chars <= 16 * 1024 * 1024, String(ring.counts.chars));
+  assert.equal(recordsIn(ring).at(-1)?.id, "l999");
 });
 
 test("a follower receives each record until it unsubscribes", () => {
   const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   const heard: string[] = [];
-  const withdraw = ring.follow((text) => heard.push(text.split("\n")[1] as string));
+  const withdraw = ring.follow((text) => heard.push((JSON.parse(text) as RecordedRequest).id));
   ring.note(new FinishedRequest(exchangeOf("one", []), outcome, 1));
   withdraw();
   ring.note(new FinishedRequest(exchangeOf("two", []), outcome, 1));
@@ -171,14 +183,14 @@ test("traffic is read in order of arrival, not of completion", () => {
     ["second", 3],
   ] as const)
     ring.note(new FinishedRequest(Object.assign(exchangeOf(id, []), { startedAt }), outcome, 1));
-  const traffic = readTraffic(ring.segments());
+  const traffic = readTraffic([recordedLines(ring)]);
   assert.equal(traffic.firstAt, 1);
   assert.deepEqual(
     [...traffic].map(({ id }) => id),
     ["first", "second", "slow"],
   );
   assert.equal(readTraffic([]).firstAt, undefined);
-  const none = readTraffic([Buffer.from("no record\0")]);
+  const none = readTraffic([Buffer.from("no record\n")]);
   assert.deepEqual([none.firstAt, ...none], [undefined]);
 });
 

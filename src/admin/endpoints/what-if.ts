@@ -11,7 +11,7 @@ import { type DescribedRequest, describedRequest } from "../../config/schema/tes
 import type { GivenToken } from "../../core/dry-env.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
-import { type RequestHistory, readRecord, readSegments } from "../../record/recorded-request.ts";
+import { type RequestHistory, recordedLines } from "../../record/recorded-request.ts";
 import { type AdminEndpoint, type AdminSink, jsonResponse, textResponse } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
@@ -114,53 +114,24 @@ export function recordingEndpoint(requestHistory: RequestHistory, clock: Clock):
     path: ADMIN_PATHS.recording,
     doc: "The last 10,000 requests without bodies and credentials, as JSON lines; `follow=true` for those to come.",
     GET({ query }) {
-      const segments = requestHistory.segments();
-      if (query.get("form") === "segments")
-        return { status: 200, type: "application/octet-stream", body: Buffer.concat(segments) };
       const follow = query.get("follow") ?? "false";
-      if (follow !== "true" && follow !== "false") return textResponse(400, "follow is true or false\n");
-      return {
-        status: 200,
-        type: JSON_LINES,
-        stream: follow === "true" ? (sink) => followed(requestHistory, clock, sink) : (sink) => kept(segments, sink),
-      };
+      if (follow === "true")
+        return { status: 200, type: JSON_LINES, stream: (sink) => followed(requestHistory, clock, sink) };
+      if (follow !== "false") return textResponse(400, "follow is true or false\n");
+      return { status: 200, type: JSON_LINES, body: recordedLines(requestHistory) };
     },
   };
-}
-
-/** Writes one segment per event-loop iteration, to yield to traffic. */
-function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
-  let isOpen = true;
-  sink.onClose(() => {
-    isOpen = false;
-  });
-  const next = (index: number): void => {
-    const segment = segments[index];
-    if (!isOpen) return;
-    if (segment === undefined) {
-      sink.end();
-      return;
-    }
-    sink.write(lines(readSegments([segment])));
-    setImmediate(next, index + 1);
-  };
-  next(0);
 }
 
 /** Writes an empty line when the recording has started, and further empty lines as heartbeats. */
 function followed(requestHistory: RequestHistory, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
   const timer = clock.every(HEARTBEAT_MS, () => void sink.write("\n"));
-  const withdraw = requestHistory.follow((text) => {
-    const record = readRecord(text);
-    if (record && sink.bufferedBytes() < MAX_UNREAD_BYTES) sink.write(lines([record]));
+  const withdraw = requestHistory.follow((line) => {
+    if (sink.bufferedBytes() < MAX_UNREAD_BYTES) sink.write(`${line}\n`);
   });
   sink.onClose(() => {
     timer.cancel();
     withdraw();
   });
-}
-
-function lines(records: readonly object[]): string {
-  return records.map((record) => `${JSON.stringify(record)}\n`).join("");
 }

@@ -120,7 +120,7 @@ const MERGES: Readonly<Record<string, Merge>> = {
     const responses = await forward(request);
     if (request.query.get("follow") === "true") return mergeStreams(responses);
     const { status, type } = responses.find((response) => response.status !== 200) ?? responses[0] ?? noThread();
-    return { status, type, stream: (sink) => concatenated(responses, sink) };
+    return { status, type, body: Buffer.concat(responses.map(bodyBytes)) };
   },
   [ADMIN_PATHS.rehearse]: withHistories,
   [ADMIN_PATHS.access]: withHistories,
@@ -146,8 +146,7 @@ async function withHistories(
   own: AdminHandler,
   forward: RequestThreads,
 ): Promise<AdminResponse> {
-  const query = newForm({ form: "segments" });
-  const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
+  const historyRequest = { ...request, method: "GET", path: ADMIN_PATHS.recording, query: newForm({}) };
   const requestHistory = (await forward(historyRequest)).filter(({ status }) => status === 200).map(bodyBytes);
   return own({ ...request, requestHistory });
 }
@@ -200,17 +199,6 @@ async function profiles(request: AdminRequest, _own: AdminHandler, forward: Requ
         );
     },
   };
-}
-
-function concatenated(responses: readonly AdminResponse[], sink: AdminSink): void {
-  const streams = responses.flatMap((response) => ("stream" in response ? [collected(response.stream, sink)] : []));
-  Promise.all(streams).then(
-    (all) => {
-      for (const bytes of all) sink.write(bytes);
-      sink.end();
-    },
-    () => sink.end(),
-  );
 }
 
 function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promise<Buffer> {
