@@ -5,14 +5,13 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import { LinkedList } from "../base/linked-list.ts";
-import { type Exchange, type ShadowDenial, StateKey, type Step } from "../core/exchange.ts";
-import type { LlmAttributes, LlmCallAttributes, RequestAttributes } from "../core/request-attributes.ts";
-import { requestState, type SnapshotSource } from "../core/snapshot.ts";
-import type { Source } from "../core/source.ts";
+import { type Exchange, StateKey } from "../core/exchange.ts";
+import type { LlmAttributes, LlmCallAttributes } from "../core/request-attributes.ts";
+import { requestState } from "../core/snapshot.ts";
 import { HeaderList } from "../http/headers.ts";
 import { type FinishedRequest, llmFields, mcpFields, recordedLimits } from "./finished-request.ts";
 import { explainRequest } from "./trace/explain.ts";
-import type { JsonObject, RecordedAttempt, RequestDetail, RequestRecord } from "./trace/record.ts";
+import type { JsonObject, RequestDetail, RequestRecord } from "./trace/record.ts";
 import type { Redaction } from "./trace/redact.ts";
 import {
   bothWatchers,
@@ -25,8 +24,6 @@ import {
 
 export const RECENT_REQUESTS = 500;
 const NO_HEADERS = new HeaderList();
-const NO_STEPS: readonly Step[] = [];
-const NO_ATTRIBUTES: RequestAttributes = {};
 const SHARED_STRINGS = 1_000;
 /** Longer strings are copied, so that the table stays small whatever paths clients send. */
 const MAX_SHARED_CHARS = 200;
@@ -68,7 +65,6 @@ export interface InFlightReport {
 
 export function createRecentRequests(options: RecentRequestsOptions): RecentRequests {
   const { clock, redaction, kept } = options;
-  /** Once the ring is full, each request overwrites the oldest one, so the objects must not be returned to callers. */
   const ring: KeptRequest[] = [];
   const share = createStringSharing();
   const inFlight = new LinkedList<Exchange>();
@@ -97,10 +93,9 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
         if (exchange.trace !== undefined) endTrace(exchange.trace, finished);
         return;
       }
-      if (ring.length < RECENT_REQUESTS) ring.push(new KeptRequest());
-      const one = ring[count % RECENT_REQUESTS] as KeptRequest;
-      one.set(options.nextSeq?.() ?? count, finished, { share, redaction });
-      if (count >= WITH_HEADERS) ring[(count - WITH_HEADERS) % RECENT_REQUESTS]?.dropHeaders();
+      const one = keptRequest(options.nextSeq?.() ?? count, finished, share, redaction);
+      ring[count % RECENT_REQUESTS] = one;
+      if (count >= WITH_HEADERS) dropHeaders(ring[(count - WITH_HEADERS) % RECENT_REQUESTS] as KeptRequest);
       count += 1;
       if (exchange.trace !== undefined) endTrace(exchange.trace, finished);
       if (finished.result !== "ok") exchange.state(ownRecording)?.keep(exchange.id);
@@ -176,100 +171,61 @@ function endTrace(trace: Trace, finished: FinishedRequest): void {
   trace.finish();
 }
 
-/**
- * Holds the fields of a finished request without bodies. The list of recent requests reuses these objects, because each
- * collection of the young generation would copy new ones.
- */
-class KeptRequest {
-  seq = 0;
-  id = "";
-  listener = "";
-  route: string | undefined = undefined;
-  source: Source | undefined = undefined;
-  startedAt = Number.NaN;
-  durationMs = Number.NaN;
-  /** NaN if no server responded. */
-  upstreamMs = Number.NaN;
-  method = "";
-  scheme: SnapshotSource["request"]["scheme"] = "http";
-  host = "";
-  path = "";
-  rawPath = "";
-  query = "";
-  version: SnapshotSource["request"]["version"] = "1.1";
-  headers = NO_HEADERS;
-  responseHeaders: HeaderList | undefined = undefined;
-  credentialQuery: readonly string[] | undefined = undefined;
-  secrets: readonly string[] | undefined = undefined;
-  status: number | undefined = undefined;
-  end: FinishedRequest["end"] = "complete";
-  result: FinishedRequest["result"] = "ok";
-  subject: string | null = null;
-  responseBytes = 0;
-  answeredBy: "upstream" | "gateway" | null = null;
-  steps = NO_STEPS;
-  attempts: readonly RecordedAttempt[] | undefined = undefined;
-  failure: Exchange["failure"] = undefined;
-  rules: Exchange["checkedRules"] = undefined;
-  limitReadings: Exchange["limits"]["readings"] = undefined;
-  budgetReadings: Exchange["limits"]["budgetReadings"] = undefined;
-  shadowDenials: readonly ShadowDenial[] | undefined = undefined;
-  attributes = NO_ATTRIBUTES;
+type KeptRequest = ReturnType<typeof keptRequest>;
 
-  /** Replaces all fields. `share` returns the string to keep instead of an equal one. */
-  set(
-    seq: number,
-    finished: FinishedRequest,
-    {
-      share,
-      redaction,
-    }: { readonly share: (text: string) => string; readonly redaction: Pick<Redaction, "host" | "scrub"> },
-  ): void {
-    const { exchange, status } = finished;
-    const { arrived, attributes, credentials, response } = exchange;
-    this.seq = seq;
-    this.id = exchange.id;
-    this.listener = exchange.listener;
-    this.route = exchange.route;
-    this.source = exchange.source;
-    this.startedAt = exchange.startedAt;
-    this.durationMs = finished.durationMs;
-    this.upstreamMs = finished.upstreamMs;
-    this.method = share(arrived.method);
-    this.scheme = arrived.scheme;
-    this.host = share(redaction.host(exchange.originalHost));
-    this.path = share(exchange.originalPath);
-    this.rawPath = share(arrived.rawPath);
-    this.query = share(exchange.originalQuery);
-    this.version = arrived.version;
-    this.headers = arrived.headers;
-    this.responseHeaders = status === undefined ? undefined : response?.headers;
-    this.credentialQuery = credentials.query;
-    this.secrets = credentials.secrets;
-    this.status = status;
-    this.end = finished.end;
-    this.result = finished.result;
-    this.subject = finished.subject;
-    this.responseBytes = finished.responseBytes;
-    this.answeredBy = finished.answeredBy;
-    this.steps = exchange.steps.length === 0 ? NO_STEPS : exchange.steps;
-    this.attempts = finished.attempts(redaction);
-    this.failure = exchange.failure;
-    this.rules = finished.rules(redaction);
-    this.limitReadings = exchange.limits.readings;
-    this.budgetReadings = exchange.limits.budgetReadings;
-    this.shadowDenials = exchange.shadow.denials;
+/** Returns the fields of a finished request that are shown. Bodies and the head as it arrived are not referenced. */
+function keptRequest(
+  seq: number,
+  finished: FinishedRequest,
+  share: (text: string) => string,
+  redaction: Pick<Redaction, "host" | "scrub">,
+) {
+  const { exchange, status } = finished;
+  const { arrived, attributes, credentials, limits } = exchange;
+  return {
+    seq,
+    id: exchange.id,
+    listener: exchange.listener,
+    route: exchange.route,
+    source: exchange.source,
+    startedAt: exchange.startedAt,
+    durationMs: finished.durationMs,
+    upstreamMs: finished.upstreamMs,
+    method: share(arrived.method),
+    scheme: arrived.scheme,
+    host: share(redaction.host(exchange.originalHost)),
+    path: share(exchange.originalPath),
+    rawPath: share(arrived.rawPath),
+    query: share(exchange.originalQuery),
+    version: arrived.version,
+    headers: arrived.headers,
+    responseHeaders: status === undefined ? undefined : exchange.response?.headers,
+    credentialQuery: credentials.query as readonly string[] | undefined,
+    secrets: credentials.secrets as readonly string[] | undefined,
+    status,
+    end: finished.end,
+    result: finished.result,
+    subject: finished.subject,
+    responseBytes: finished.responseBytes,
+    answeredBy: finished.answeredBy,
+    steps: exchange.steps,
+    attempts: finished.attempts(redaction),
+    failure: exchange.failure,
+    rules: finished.rules(redaction),
+    limitReadings: limits.readings,
+    budgetReadings: limits.budgetReadings,
+    shadowDenials: exchange.shadow.denials,
     // The original object may reference the whole body.
-    this.attributes = attributes.llm ? { ...attributes, llm: withoutText(attributes.llm) } : attributes;
-  }
+    attributes: attributes.llm ? { ...attributes, llm: withoutText(attributes.llm) } : attributes,
+  };
+}
 
-  /** Headers are most of a request's size. Requests that did not succeed keep them. */
-  dropHeaders(): void {
-    if (this.result !== "ok") return;
-    this.headers = NO_HEADERS;
-    this.responseHeaders = undefined;
-    this.secrets = undefined;
-  }
+/** Headers are most of a request's size. Requests that did not succeed keep them. */
+function dropHeaders(one: KeptRequest): void {
+  if (one.result !== "ok") return;
+  one.headers = NO_HEADERS;
+  one.responseHeaders = undefined;
+  one.secrets = undefined;
 }
 
 /**
@@ -321,7 +277,7 @@ function finishedState(one: KeptRequest, redaction: Redaction): JsonObject {
   const state = requestState(
     {
       request: one,
-      source: source as Source,
+      source,
       attributes,
       startedAt,
       credentials: { query: one.credentialQuery, secrets },
@@ -363,7 +319,7 @@ function toRequestRecord(one: KeptRequest): RequestRecord {
     method: one.method,
     host: one.host,
     path: one.path,
-    source: one.source as Source,
+    source: one.source,
     status: one.status ?? null,
     answeredBy: one.answeredBy,
     end: one.end,
