@@ -51,7 +51,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   ]);
   const keys = metrics.counter(
     "gateway_key_requests_total",
-    "Requests of each API key, by the key's `user_id` or `name` and the class of the status. Keys beyond 1000 share `other`.",
+    "Requests of each API key, by the key's `name` or `user_id` and the class of the status. Keys beyond 1000 share `other`.",
     ["key", "status_class"],
   );
   const keyTokens = metrics.counter(
@@ -86,7 +86,8 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     return series;
   }
 
-  return ({ exchange, status: code, result, responseBytes, durationMs }) => {
+  return (finished) => {
+    const { exchange, status: code, result, responseBytes, durationMs } = finished;
     const { listener, route = "", attributes, request, failure } = exchange;
     const backend = attributes.backend?.name ?? "";
     const method = methodLabel(request.method);
@@ -100,7 +101,7 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     series.duration.observe(durationMs / 1000);
     series.bytes.add(responseBytes);
     if (attributes.apiKey !== undefined) {
-      const key = labelOfKey(nameOfKey(attributes.apiKey));
+      const key = labelOfKey(finished.key ?? "unnamed");
       keys.labels(key, code === undefined ? "none" : `${Math.floor(code / 100)}xx`).add();
       const { inputTokens, outputTokens } = attributes.llm ?? {};
       if (inputTokens) keyTokens.labels(key, "input").add(inputTokens);
@@ -143,8 +144,4 @@ function createStatusLabels(): (status: number) => string {
     labels.set(status, String(status));
     return String(status);
   };
-}
-
-function nameOfKey({ user_id: id, name }: Readonly<Record<string, unknown>>): string {
-  return typeof id === "string" ? id : typeof name === "string" ? name : "unnamed";
 }
