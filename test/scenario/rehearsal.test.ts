@@ -121,7 +121,7 @@ test("what else changes: audience, keys, admitted, limits, routes, headers", asy
 
   const limited = await ask(gateway, configOf(host, { limit: { requests: 1, unit: "Hours", key: "jwt.sub" } }));
   assert.deepEqual(limited.limits, [
-    { route: "people", limit: "1 requests per hour", refused: 2, subjects: [{ subject: "bob", requests: 2 }] },
+    { route: "people", limit: "1 request per hour", refused: 2, subjects: [{ subject: "bob", requests: 2 }] },
   ]);
   assert.deepEqual([limited.denied.length, rehearsalCode(limited, false)], [0, 1]);
 

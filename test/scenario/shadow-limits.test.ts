@@ -166,7 +166,7 @@ routes:
   assert.deepEqual(
     entries.map(({ route, policy, rule, denied }) => [route, policy, rule, denied]),
     [
-      ["watched", "rateLimit", "1 requests per hour", 2],
+      ["watched", "rateLimit", "1 request per hour", 2],
       // The fourth was refused by the enforced limit: it is not asked of the other.
       ["both", "rateLimit", '2 requests per hour for each request.headers["x-user"]', 1],
     ],

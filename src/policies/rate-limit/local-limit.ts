@@ -254,7 +254,9 @@ export function compileLocalLimit(config: LocalLimitConfig, resourceKey: string,
     (closing) => closing.unregister(),
   );
   const burst = config.burst ? ` (burst ${config.burst})` : "";
-  const text = `${config.requests ?? config.tokens} ${type} per ${config.unit.toLowerCase().slice(0, -1)}${burst}`;
+  const count = config.requests ?? config.tokens;
+  const counted = `${count} ${count === 1 ? type.slice(0, -1) : type}`;
+  const text = `${counted} per ${config.unit.toLowerCase().slice(0, -1)}${burst}`;
   return {
     type,
     isShadow: config.mode === "shadow",
