@@ -8,6 +8,7 @@ import { type Form, newForm } from "../../base/form.ts";
 import { bytesText, dollarText } from "../../base/format.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
+import type { UsageReport, UsageSums } from "../../record/trace/traffic-numbers.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
@@ -25,17 +26,6 @@ export interface UsageFlags extends TargetFlags {
   readonly filter?: readonly string[];
   readonly limit?: string;
   readonly output?: string;
-}
-
-type UsageRow = Readonly<Record<string, string | number>>;
-
-interface UsageReport {
-  readonly since: string;
-  readonly until: string;
-  readonly by: readonly string[];
-  readonly rows: readonly UsageRow[];
-  readonly total: UsageRow;
-  readonly next: number | null;
 }
 
 const USAGE_FORMATS = ["table", "json", "yaml", "csv"] as const;
@@ -88,7 +78,7 @@ function usageQuery({ by, since, until, filter = [] }: UsageFlags): Form {
 }
 
 async function readPages(admin: AdminClient, query: Form, limit: number): Promise<UsageReport> {
-  const rows: UsageRow[] = [];
+  const rows: UsageReport["rows"][number][] = [];
   for (let cursor = 0; ; ) {
     query.set("limit", String(Math.min(PAGE, limit - rows.length)));
     query.set("cursor", String(cursor));
@@ -102,7 +92,7 @@ async function readPages(admin: AdminClient, query: Form, limit: number): Promis
 function tableRows({ by, rows, total }: UsageReport, columns = Number.POSITIVE_INFINITY): string[][] {
   const all = Object.keys(SHOWN) as (keyof typeof SHOWN)[];
   const sums = columns < WIDE_COLUMNS ? all.filter((sum) => sum !== "ok" && sum !== "aborted") : all;
-  const cells = (row: UsageRow): string[] =>
+  const cells = (row: UsageSums): string[] =>
     sums.map((sum) => (sum === "cost" ? dollarText(Number(row.cost)) : String(row[sum])));
   const head = [...by.map((name) => name.toUpperCase()), ...sums.map((sum) => SHOWN[sum])];
   const listed = rows.map((row) => [...by.map((name) => String(row[name] || "-")), ...cells(row)]);
@@ -112,8 +102,8 @@ function tableRows({ by, rows, total }: UsageReport, columns = Number.POSITIVE_I
 
 function csv({ by, rows, total }: UsageReport): string {
   const names = [...by, ...Object.keys(total)];
-  const shown = by.length === 0 ? [total] : rows;
-  return [names, ...shown.map((row) => names.map((name) => row[name] ?? ""))]
+  const shown = (by.length === 0 ? [total] : rows).map((row) => new Map(Object.entries(row)));
+  return [names, ...shown.map((cells) => names.map((name) => cells.get(name) ?? ""))]
     .map((cells) => `${cells.map(csvCell).join(",")}\n`)
     .join("");
 }
