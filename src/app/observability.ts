@@ -78,7 +78,7 @@ export async function startMeasuring(
   if (historyDatabase !== undefined) shutdown.at("measuring", historyDatabase.close);
   const recorder = historyDatabase && historyRecorder(config, historyDatabase.add);
   const records = createRequestRecords(services, config, telemetry, audit, { recorder });
-  keepHistory(services, records.history, shutdown);
+  keepHistory(services, config, records.history, shutdown);
   const heap = watchHeapAndLog(services, heapSize);
   shutdown.at("measuring", heap.stop);
   return { ids, random, records, heap, historyDatabase, auditFile, instanceId };
@@ -134,14 +134,15 @@ const SAVE_MS = 60_000;
 
 export function keepHistory(
   { clock, store, logger }: Pick<Services, "clock" | "store" | "logger">,
+  { process: { adminAddr = "" }, folder }: ProcessSettings,
   history: TrafficHistory,
   shutdown: Shutdown,
   thread = 0,
 ): void {
   if (store.kind === "memory") return;
   const kept = processEntries(store, "history");
-  // Replicas can share a store, so the key contains the host name.
-  const key = `${hostname()}.${thread}`;
+  // Replicas can share a store, also those of one host, which have admin addresses or folders of their own.
+  const key = `${hostname()}.${adminAddr === "off" ? folder : adminAddr}.${thread}`;
   let isRead = false;
   let isReported = false;
   /** Holds the last saved text, so that unchanged content is not written again. */

@@ -195,7 +195,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       nextSeq: () => Atomics.add(sequence, 0, 1),
       recorder: historyRecorder(config, (row) => rows.add(row)),
     });
-    keepHistory(services, records.history, shutdown, thread);
+    keepHistory(services, config, records.history, shutdown, thread);
     const heap = withSharedLevel(watchHeapAndLog(services), mainLevel);
     shutdown.at("measuring", heap.stop);
     const limits = fittingLimits(settings, undefined, thread === 1 ? logger : silentLogger);
