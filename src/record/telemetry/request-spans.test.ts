@@ -1,4 +1,4 @@
-/** No error in a span quotes a credential of the request or a secret of the configuration, in any kind of span. */
+/** No error or attribute of a span quotes a credential of the request or a secret of the configuration. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange, type ExchangeParts } from "../../../test/support/exchange.ts";
@@ -41,7 +41,11 @@ const CALLS: Readonly<Record<string, ExchangeParts>> = {
 };
 
 function spansFor(parts: ExchangeParts, isDetailed: boolean, quote: (secret: string) => string): readonly Span[] {
-  const exchange = anExchange({ headers: HEADERS, ...parts });
+  const copies = SECRETS.map(quote).join("/");
+  const exchange = anExchange({
+    ...{ path: `/${copies}`, ...parts },
+    headers: { ...HEADERS, "user-agent": `agent/${copies}` },
+  });
   exchange.credentials.secrets = [CREDENTIAL];
   const text = SECRETS.map(quote).join(" ");
   exchange.failure = { code: "upstream_error" as never, source: "upstream" as never, message: text, detail: text };

@@ -62,14 +62,22 @@ export function requestSpanList(
   const { exchange } = finished;
   const endMs = exchange.startedMs + finished.durationMs;
   const toEpoch = exchange.startedAt - exchange.startedMs;
-  const scrub = (text: string): string =>
-    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);
-  const finish = (part: SpanPart): Span => {
-    for (const name of removed) delete part.attributes[name];
-    return toSpan(part, noted, toEpoch, scrub);
-  };
+  const { pairs } = exchange.arrived.headers;
+  const { secrets } = exchange.credentials;
+  const scrub = (text: string): string => redaction.scrub(text, pairs, secrets);
   const request = requestPart(finished, noted, endMs, redaction);
   const call = describeCall(finished, noted.isDetailed ? {} : request.attributes);
+  const longest = Math.max(longestText(request.attributes), call === undefined ? 0 : longestText(call.attributes));
+  const shown = redaction.couldQuote(longest, pairs, secrets) ? scrub : redaction.text;
+  const finish = (part: SpanPart): Span => {
+    const { attributes } = part;
+    for (const name of removed) delete attributes[name];
+    for (const name in attributes) {
+      const value = attributes[name];
+      if (typeof value === "string") attributes[name] = shown(value);
+    }
+    return toSpan(part, noted, toEpoch, shown, scrub);
+  };
   const spans = [withAdded(finish(request), added?.of(exchange))];
   if (!noted.isDetailed) return spans;
   for (const phase of noted.phases) {
@@ -101,6 +109,15 @@ export function requestSpanList(
       spans.push(finish(attemptPart(exchange, attempt, attempt.spanId, i, parentId, endMs)));
   });
   return spans;
+}
+
+function longestText(attributes: Attributes): number {
+  let longest = 0;
+  for (const name in attributes) {
+    const value = attributes[name];
+    if (typeof value === "string" && value.length > longest) longest = value.length;
+  }
+  return longest;
 }
 
 function withAdded(span: Span, added: AddedAttributes | undefined): Span {
@@ -216,6 +233,7 @@ function toSpan(
   { name, kind, spanId, parentId, startMs, endMs, attributes, error }: SpanPart,
   { traceId, tracestate, parentId: clientSpanId }: RequestSpans,
   toEpoch: number,
+  shown: (text: string) => string,
   scrub: (text: string) => string,
 ): Span {
   return {
@@ -224,13 +242,13 @@ function toSpan(
     tracestate,
     parentId,
     isParentRemote: parentId !== undefined && parentId === clientSpanId,
-    name,
+    name: shown(name),
     kind,
     startEpochMs: startMs + toEpoch,
     endEpochMs: Math.max(startMs, endMs) + toEpoch,
     attributes,
     droppedAttributes: 0,
-    error: error === undefined ? undefined : scrub(error),
+    error: error === undefined ? undefined : scrub(error).slice(0, MESSAGE_CHARS),
   };
 }
 
