@@ -6,8 +6,10 @@ import { RECENT_REQUESTS } from "../../../src/record/recent-requests.ts";
 import { type RequestRecord, resultOf } from "../../../src/record/trace/record.ts";
 import { eventually } from "../eventually.ts";
 import { gwctl } from "../gwctl.ts";
+import type { Span } from "../otlp/collector.ts";
 import { type Sent, USERS } from "./generator.ts";
 import type { Served } from "./servers.ts";
+import type { UiViews } from "./ui.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 type ById<Row> = ReadonlyMap<string, Row>;
@@ -450,6 +452,91 @@ async function differencesInStatus({ lines, gwctl: run }: ReplicaViews): Promise
   for (const [route, wanted] of groupBy(lines, (line) => line.route)) {
     const numbers = rows.find(({ name }) => name === (route || "(no route)")) ?? {};
     same(`${route} in gwctl top`, numbers, Number(top.windowMs), wanted, wanted.requests);
+  }
+  return differences.found;
+}
+
+/** Compares the spans of each request with the access log. `spans` has those of all requests in the log. */
+export function differencesInSpans({ log }: Pick<Views, "log">, spans: readonly Span[]): string[] {
+  const differences = new Differences();
+  const roots = new Map<string, Span[]>();
+  const parts = new Map<string, Span[]>();
+  const add = (to: Map<string, Span[]>, key: string, span: Span): void =>
+    void to.set(key, [...(to.get(key) ?? []), span]);
+  for (const span of spans) {
+    const { "gateway.request.id": id } = span.attributes;
+    if (id === undefined) add(parts, span.traceId, span);
+    else add(roots, String(id), span);
+  }
+  for (const [id, line] of log) {
+    const [root, ...more] = roots.get(id) ?? [];
+    differences.check(`spans of ${id}`, more.length + (root === undefined ? 0 : 1), 1);
+    if (root === undefined) continue;
+    const check = (what: string, actual: unknown, expected: unknown): void =>
+      differences.check(`${what} in the span of ${id}`, actual, expected);
+    const { attributes } = root;
+    check("span ID", root.spanId, line.span_id);
+    check("status", number(attributes["http.response.status_code"]), line.status);
+    check("route", attributes["gateway.route"], line.route);
+    check("backend", attributes["gateway.backend"], line.backend);
+    const isFailed = Number(line.status) >= 500;
+    check("error", attributes["error.type"], line.error ?? (isFailed ? String(line.status) : undefined));
+    if (Math.abs(root.micros / 1000 - Number(line.durationMs)) > 1) check("duration", root.micros, line.durationMs);
+    const children = parts.get(root.traceId) ?? [];
+    if (line["gen_ai.provider.name"] !== undefined) {
+      const call = children.find((span) => span.attributes["gen_ai.operation.name"] !== undefined)?.attributes ?? {};
+      for (const name of ["gen_ai.provider.name", "gen_ai.request.model", "gen_ai.response.model"])
+        check(name, call[name], line[name]);
+      const [input, output] = tokensOf(line);
+      check("input", Number(call["gen_ai.usage.input_tokens"] ?? 0), input);
+      check("output", Number(call["gen_ai.usage.output_tokens"] ?? 0), output);
+      check("cost", nano(call["gateway.llm.cost_usd"] ?? 0), costNanoOf(line));
+    }
+    if (line["mcp.method"] !== undefined) {
+      const call = children.find((span) => span.attributes["mcp.method.name"] !== undefined)?.attributes ?? {};
+      check("MCP method", call["mcp.method.name"], line["mcp.method"]);
+      check("MCP outcome", call["gateway.mcp.outcome"], line["mcp.outcome"]);
+      check("tool", call["gen_ai.tool.name"], line["mcp.tool"]);
+    }
+    if (line.attempts === undefined) continue;
+    const resent = children.map((span) => Number(span.attributes["http.request.resend_count"] ?? 0));
+    check("attempts", 1 + Math.max(0, ...resent), String(line.attempts).split("; ").length);
+  }
+  return differences.found;
+}
+
+/** Numbers of protobuf messages are strings in JSON. */
+function number(value: unknown): number | undefined {
+  return value === undefined ? undefined : Number(value);
+}
+
+/** Compares what pages of the web UI compute with the access log. */
+export async function differencesInUi({ log }: Pick<Views, "log">, ui: UiViews): Promise<string[]> {
+  const differences = new Differences();
+  const lines = [...log.values()];
+  const all = sumsOf(lines);
+  const total = await ui.total();
+  for (const name of ["requests", "rejected", "failed", "aborted"] as const)
+    differences.check(`${name} of the overview`, total[name], all[name]);
+  differences.check("tokens of the overview", total.tokens, all.input + all.output);
+  differences.check("cost of the overview", nano(total.cost), all.costNano);
+  for (const [route, sums] of groupBy(lines, (line) => line.route)) {
+    if (route === "") continue;
+    const shown = await ui.route(route);
+    differences.check(`requests of ${route} in the overview`, shown.requests, sums.requests);
+    differences.check(`failed share of ${route}`, shown.errorShare, sums.failed / sums.requests);
+    differences.check(`rejected share of ${route}`, shown.rejectedShare, sums.rejected / sums.requests);
+  }
+  for (const by of ["key", "user", "model"] as const) {
+    const rows = new Map((await ui.spend(by)).map((row) => [row.name, row]));
+    for (const [name, sums] of groupBy(lines, DIMENSIONS[by] as (line: Fields) => unknown)) {
+      const row = rows.get(name);
+      differences.check(`requests of ${by} ${name} on the page of spend`, row?.requests, sums.requests);
+      differences.check(`failed of ${by} ${name} on the page of spend`, row?.failed, sums.failed);
+      differences.check(`input of ${by} ${name} on the page of spend`, row?.inputTokens, sums.input);
+      differences.check(`output of ${by} ${name} on the page of spend`, row?.outputTokens, sums.output);
+      differences.check(`cost of ${by} ${name} on the page of spend`, nano(row?.cost), sums.costNano);
+    }
   }
   return differences.found;
 }
