@@ -109,8 +109,11 @@ function recordLine(finished: FinishedRequest, redaction: Redaction): string | u
       } as LlmAttributes),
   };
   try {
-    return JSON.stringify(record, (_name, value: unknown) =>
-      typeof value === "string" ? redaction.text(withoutLongCopies(value, secrets)) : value,
+    const text = JSON.stringify(record);
+    // Nearly all records repeat no secret.
+    const isCopied = secrets.some((secret) => text.includes(JSON.stringify(secret).slice(1, -1)));
+    return redaction.text(
+      isCopied ? JSON.stringify(record, (_name, value) => withoutLongCopies(value, secrets)) : text,
     );
   } catch {
     return undefined;
@@ -120,8 +123,8 @@ function recordLine(finished: FinishedRequest, redaction: Redaction): string | u
 /** A shorter value, such as a method, is no copy of a secret, except in a header. */
 const MIN_COPY_CHARS = 12;
 
-function withoutLongCopies(value: string, secrets: readonly string[]): string {
-  return value.length < MIN_COPY_CHARS ? value : withoutCopies(value, secrets);
+function withoutLongCopies(value: unknown, secrets: readonly string[]): unknown {
+  return typeof value === "string" && value.length >= MIN_COPY_CHARS ? withoutCopies(value, secrets) : value;
 }
 
 function timeOf(line: string): number {

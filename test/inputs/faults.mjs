@@ -397,8 +397,8 @@ export const FAULTS = [
       "test/scenario/secrets",
       "test/scenario/telemetry-",
     ],
-    find: "    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.credentials.secrets).slice(0, MESSAGE_CHARS);\n",
-    replace: "    redaction.text(text).slice(0, MESSAGE_CHARS);\n",
+    find: "  const scrub = (text: string): string => redaction.scrub(text, pairs, secrets);\n",
+    replace: "  const scrub = (text: string): string => redaction.text(text);\n",
   },
   {
     set: 1,

@@ -101,7 +101,10 @@ export function storedAccount(account: string): string {
 }
 
 export function chargesText(charges: readonly Charge[] | undefined): string {
-  return charges === undefined ? "" : JSON.stringify(charges.map(({ account, amount }) => [account, amount]));
+  if (charges === undefined) return "";
+  let text = "";
+  for (const { account, amount } of charges) text += `${text === "" ? "[" : ","}[${JSON.stringify(account)},${amount}]`;
+  return text === "" ? "[]" : `${text}]`;
 }
 
 /** Absent dimensions are empty strings, because NULL values would not be unique in a key. */

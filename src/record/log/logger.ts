@@ -100,7 +100,7 @@ export function createLogging(options: {
       const line =
         format === "json"
           ? jsonLine(time, level, module, message, fields)
-          : `${time} ${color ? colored(level) : level.padEnd(LEVEL_WIDTH)} ${escapeControls(textOf(module, message, fields))}\n`;
+          : `${time} ${color ? colored(level) : level.padEnd(LEVEL_WIDTH)} ${textOf(module, message, fields)}\n`;
       output.write(redact(line));
     };
     const logger: Logger = {
@@ -157,15 +157,28 @@ function colored(level: LogLevel): string {
 }
 
 function textOf(module: string, message: string, fields?: LogFields): string {
-  let text = `${module}: ${message}`;
-  if (fields) for (const key of Object.keys(fields)) text += textField(key, fields[key]);
+  let text = escapeControls(`${module}: ${message}`);
+  if (fields)
+    for (const key in fields) {
+      const value = fields[key];
+      if (value === undefined) continue;
+      text += ` ${shownKey(key)}=`;
+      if (typeof value === "string") text += quoteIfNeeded(value);
+      else text += typeof value === "object" ? escapeControls(JSON.stringify(value)) : value;
+    }
   return text;
 }
 
-function textField(key: string, value: LogValue): string {
-  if (value === undefined) return "";
-  if (typeof value === "string") return ` ${key}=${quoteIfNeeded(value)}`;
-  return ` ${key}=${typeof value === "object" ? JSON.stringify(value) : value}`;
+/** Only the configuration and the code choose keys. */
+const shownKeys = new Map<string, string>();
+const CACHED_KEYS = 1_000;
+
+function shownKey(key: string): string {
+  const known = shownKeys.get(key);
+  if (known !== undefined) return known;
+  const shown = escapeControls(key);
+  if (shownKeys.size < CACHED_KEYS) shownKeys.set(key, shown);
+  return shown;
 }
 
 function jsonLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
@@ -179,7 +192,7 @@ const PLAIN = /^[!#-<>-~]+$/;
  * printable ASCII.
  */
 function quoteIfNeeded(value: string): string {
-  return PLAIN.test(value) ? value : JSON.stringify(value);
+  return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
 }
 
 const PAUSES_MS = [10_000, 60_000, 600_000];
