@@ -8,18 +8,31 @@ import { finish, runInSlices, SLICED_BYTES } from "../base/sliced-work.ts";
 import type { Backend, BackendEnv, BackendRun, PreparedCall, ResponseReceiver } from "../core/backend.ts";
 import { DeferredRun } from "../core/deferred-run.ts";
 import type { Exchange } from "../core/exchange.ts";
+import { applyPolicies, applyWebhooks, type PreparedRequest, requestedModel, withTree } from "./apply-policies.ts";
+import { compileModels } from "./models/compile-models.ts";
+import { createListedModels } from "./models/listed-models.ts";
 import {
-  applyPolicies,
-  applyWebhooks,
-  type PreparedRequest,
-  requestedModel,
-  withTree,
-} from "./calls/apply-policies.ts";
-import { forwardUnread } from "./calls/passthrough.ts";
-import { type Reading, readCall, restoreRecordedCall } from "./calls/prepare-call.ts";
-import type { FailoverOptions } from "./calls/provider-call.ts";
-import { ProviderTargets, sendJson } from "./calls/provider-targets.ts";
+  type Candidate,
+  type ConditionInput,
+  conditionInput,
+  createModelPolicies,
+  createQuotes,
+  loadPrices,
+  type ModelPolicies,
+  type ModelTable,
+} from "./models/model-table.ts";
+import { type AiConfig, DEFAULT_FAILOVER_ON } from "./models/schema.ts";
+import { compileFailoverRules } from "./models/target.ts";
+import { forwardUnread } from "./passthrough.ts";
+import { type Reading, readCall, restoreRecordedCall } from "./prepare-call.ts";
+import type { FailoverOptions } from "./provider-call.ts";
+import { ProviderTargets, sendJson } from "./provider-targets.ts";
+import { detectDialect } from "./request/dialect.ts";
+import { type LlmCall, llmCall } from "./request/llm-call.ts";
 import {
+  errorBody,
+  errorHeaders,
+  type LlmError,
   LlmRejection,
   llmErrorReply,
   MISSING_MODEL,
@@ -27,20 +40,10 @@ import {
   noModelFits,
   recordRejection,
   UNREADABLE_STREAM,
-} from "./calls/rejections.ts";
-import { createResponseGuards, type ResponseGuards } from "./calls/response-guards.ts";
-import { createLlmMetrics, Settlement, type SettlementOptions } from "./calls/settlement.ts";
-import { compileModels } from "./models/compile-models.ts";
-import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
-import { createListedModels } from "./models/listed-models.ts";
-import type { Candidate, ConditionInput, ModelTable } from "./models/model-table.ts";
-import { createModelPolicies, type ModelPolicies } from "./models/model-table.ts";
-import { conditionInput, createQuotes, loadPrices } from "./models/quotes.ts";
-import type { AiConfig } from "./models/schema.ts";
-import { detectDialect } from "./request/dialect.ts";
-import { type LlmCall, llmCall } from "./request/llm-call.ts";
-import { errorBody, errorHeaders, type LlmError } from "./request/llm-errors.ts";
+} from "./request/llm-errors.ts";
 import { createResponseCache, type ResponseCache } from "./response-cache.ts";
+import { createResponseGuards, type ResponseGuards } from "./response-guards.ts";
+import { createLlmMetrics, Settlement, type SettlementOptions } from "./settlement.ts";
 
 const TREE = peerInput("client/llm-request-tree");
 

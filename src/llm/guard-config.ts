@@ -8,7 +8,6 @@ import type { CompileEnv } from "../core/policy.ts";
 import { duration, exactlyOneOf, headerName, headerValue, serverUrl } from "../core/schema.ts";
 import { createAwsSigner } from "../identity/cloud/aws.ts";
 import type { Counter, Family } from "../record/log/metrics.ts";
-import { addKey, authSchema, BEDROCK, compileCredential } from "./credentials/credential.ts";
 import {
   azureContentSafety,
   bedrockGuardrails,
@@ -19,6 +18,7 @@ import {
   openAiModeration,
 } from "./guards/guard-services.ts";
 import { createGuardWebhook, type GuardWebhook } from "./guards/guard-webhook.ts";
+import { addKey, authSchema, BEDROCK, compileCredential } from "./models/credential.ts";
 
 const DEFAULT_TIMEOUT_MS = 5_000;
 const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;

@@ -14,12 +14,12 @@ import { ResponseFilter } from "../core/response-filter.ts";
 import { HeaderList } from "../http/headers.ts";
 import { readJson } from "../json/read-json.ts";
 import { CACHE_NAMESPACE } from "../store/store.ts";
-import type { GuardedReceiver, ResponseGuards } from "./calls/response-guards.ts";
-import type { Settlement } from "./calls/settlement.ts";
-import { isForwarded } from "./calls/upstream-request.ts";
 import type { Candidate } from "./models/model-table.ts";
 import type { Format } from "./request/dialect.ts";
 import type { LlmCall } from "./request/llm-call.ts";
+import type { GuardedReceiver, ResponseGuards } from "./response-guards.ts";
+import type { Settlement } from "./settlement.ts";
+import { isForwarded } from "./upstream-request.ts";
 
 const CACHED_RESPONSE = peerInput("store/cached-response");
 

@@ -208,7 +208,7 @@ export const FAULTS = [
     class: "second reader",
     effect:
       "A client lists a fallback model with an escape, such as `gpt-\\u0034`. A rule that denies the model does not match, and the provider reads the real name.",
-    file: "src/llm/request/named-models.ts",
+    file: "src/llm/request/read-request.ts",
     tests: [
       "src/llm/request/",
       "src/llm/models/",
@@ -459,7 +459,7 @@ export const FAULTS = [
     class: "partial protection",
     effect:
       "A client sends a text that a guard must mask or reject to an endpoint for images, speech, moderation, or plain completions, and the provider receives it.",
-    file: "src/llm/calls/apply-policies.ts",
+    file: "src/llm/apply-policies.ts",
     tests: [
       "src/policies/ai/",
       "src/llm/guards/",
@@ -650,9 +650,8 @@ export const FAULTS = [
     class: "limit",
     effect:
       "A provider announces a message of up to 4 GiB and sends it, and the gateway keeps all of it in memory until it is complete.",
-    file: "src/llm/encoding/aws-event-stream.ts",
+    file: "src/llm/usage/stream-events.ts",
     tests: [
-      "src/llm/encoding/",
       "src/llm/dialects/",
       "src/llm/usage/",
       "test/inputs/",
@@ -740,7 +739,7 @@ export const FAULTS = [
     class: "second reader",
     effect:
       "A client writes `/v1/Batches`. A hard budget expects a usage report, as for a call, and a host that ignores case runs the batch, which reports none.",
-    file: "src/llm/request/endpoint-cost.ts",
+    file: "src/llm/request/dialect.ts",
     tests: [
       "src/llm/request/",
       "src/llm/budgets/",
@@ -777,14 +776,8 @@ export const FAULTS = [
     class: "work",
     effect:
       "A provider starts many tool calls and sends many small chunks. Each chunk visits all open calls, so that the work grows with the product of both.",
-    file: "src/llm/canonical/tool-call-order.ts",
-    tests: [
-      "src/llm/canonical/",
-      "src/llm/dialects/",
-      "test/inputs/",
-      "test/scenario/faults-loop-llm",
-      "test/scenario/threats-llm",
-    ],
+    file: "src/llm/dialects/translation.ts",
+    tests: ["src/llm/dialects/", "test/inputs/", "test/scenario/faults-loop-llm", "test/scenario/threats-llm"],
     find: "    return this.#heldChars;\n",
     replace:
       "    return [...this.#queue.values()].reduce((sum, one) => sum + (one.isStarted ? 0 : one.heldChars), 0);\n",

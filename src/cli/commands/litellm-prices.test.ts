@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
+import { parsePriceCatalogue } from "../../llm/usage/usage.ts";
 import { fromLitellm } from "./prices-command.ts";
 
 const DATA = {

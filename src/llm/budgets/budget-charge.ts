@@ -4,8 +4,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { BudgetReading, Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
-import { LlmRequestAttributes, requireKnownCost, unpricedMessage } from "../request/llm-attributes.ts";
-import { llmCall, type Quote } from "../request/llm-call.ts";
+import { LlmRequestAttributes, llmCall, type Quote, requireKnownCost, unpricedMessage } from "../request/llm-call.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../usage/usage.ts";
 import {
   type Account,

@@ -9,7 +9,7 @@ import type { BodyObserver } from "../../core/exchange.ts";
 import { createSseParser } from "../../http/sse.ts";
 import { readMembers } from "../../json/read-json.ts";
 import { estimateTextTokens } from "../usage/estimate-tokens.ts";
-import { findOutputText } from "../usage/event-content.ts";
+import { findOutputText } from "../usage/stream-events.ts";
 
 const EVENT = peerInput("llm-provider/stream-event");
 

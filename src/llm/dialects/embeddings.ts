@@ -4,15 +4,9 @@
  */
 
 import { isMembers, type Members } from "../../json/json.ts";
-import {
-  compact,
-  type Losses,
-  NOT_SUPPORTED,
-  TranslationError,
-  UpstreamResponseError,
-} from "../canonical/request-fields.ts";
-import type { Translation, TranslationContext } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
+import { compact, type Losses, NOT_SUPPORTED, TranslationError, UpstreamResponseError } from "./conversation.ts";
+import type { Translation, TranslationContext } from "./translation.ts";
 
 interface EmbeddingInput {
   readonly texts: readonly string[];

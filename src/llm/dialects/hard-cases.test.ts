@@ -6,8 +6,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { context, request, response } from "../../../test/support/llm/translate.ts";
 import type { Members } from "../../json/json.ts";
-import { TranslationError } from "../canonical/request-fields.ts";
 import type { Format } from "../request/dialect.ts";
+import { TranslationError } from "./conversation.ts";
 import { translationBetween } from "./translate.ts";
 
 const PROVIDERS: readonly Format[] = ["chat", "messages", "generateContent", "converse"];

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { stream } from "../../../test/support/llm/translate.ts";
 import type { Members } from "../../json/json.ts";
-import type { OutEvent } from "../canonical/translation.ts";
+import type { OutEvent } from "./translation.ts";
 
 interface Call {
   readonly id: string;

@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { between, context, user } from "../../../test/support/llm/strict-translation.ts";
 import type { Members } from "../../json/json.ts";
-import { TranslationError } from "../canonical/request-fields.ts";
 import type { Format } from "../request/dialect.ts";
+import { TranslationError } from "./conversation.ts";
 
 const refused: [client: Format, provider: Format, body: Members, param: string][] = [
   ["chat", "messages", { ...user("x"), seed: 1 }, "seed"],

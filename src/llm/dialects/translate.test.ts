@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { between, context, streamThrough, user } from "../../../test/support/llm/strict-translation.ts";
 import type { Members } from "../../json/json.ts";
-import { UpstreamResponseError } from "../canonical/request-fields.ts";
-import type { OutEvent } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
+import { UpstreamResponseError } from "./conversation.ts";
+import type { OutEvent } from "./translation.ts";
 
 const GOLDEN = "test/golden/llm";
 const FORMATS: Readonly<Record<string, Format>> = {

@@ -4,21 +4,31 @@
  */
 
 import { peerInput } from "../../base/peer-inputs.ts";
-import { UpstreamResponseError } from "../canonical/request-fields.ts";
-import { CompleteResponse, type ResponseSink } from "../canonical/response.ts";
-import type { ClientDialect, ProviderDialect, StreamWriter, Translation } from "../canonical/translation.ts";
 import type { Format } from "../request/dialect.ts";
-import { openMessagesStream, readMessagesRequest, writeMessagesResponse } from "./anthropic/client.ts";
-import { openMessagesReader, readMessagesResponse, writeMessagesRequest } from "./anthropic/upstream.ts";
-import { openConverseReader, readConverseResponse, writeConverseRequest } from "./bedrock/converse-upstream.ts";
-import { messagesToInvoke } from "./bedrock/invoke-upstream.ts";
+import {
+  messagesToInvoke,
+  openConverseReader,
+  readConverseResponse,
+  writeConverseRequest,
+} from "./bedrock-provider.ts";
+import { openChatStream, readChatRequest, writeChatResponse } from "./chat-client.ts";
+import { openChatReader, readChatResponse, writeChatRequest } from "./chat-provider.ts";
+import { UpstreamResponseError } from "./conversation.ts";
 import { embeddingsInto } from "./embeddings.ts";
-import { openGeminiStream, readGeminiRequest, writeGeminiResponse } from "./gemini/client.ts";
-import { openGeminiReader, readGeminiResponse, writeGeminiRequest } from "./gemini/upstream.ts";
-import { openChatStream, readChatRequest, writeChatResponse } from "./openai/client.ts";
-import { openChatReader, readChatResponse, writeChatRequest } from "./openai/upstream.ts";
-import { readResponsesRequest } from "./responses/client-request.ts";
-import { openResponsesStream, writeResponsesResponse } from "./responses/client-response.ts";
+import { openGeminiStream, readGeminiRequest, writeGeminiResponse } from "./gemini-client.ts";
+import { openGeminiReader, readGeminiResponse, writeGeminiRequest } from "./gemini-provider.ts";
+import { openMessagesStream, readMessagesRequest, writeMessagesResponse } from "./messages-client.ts";
+import { openMessagesReader, readMessagesResponse, writeMessagesRequest } from "./messages-provider.ts";
+import { readResponsesRequest } from "./responses-request.ts";
+import { openResponsesStream, writeResponsesResponse } from "./responses-response.ts";
+import {
+  type ClientDialect,
+  CompleteResponse,
+  type ProviderDialect,
+  type ResponseSink,
+  type StreamWriter,
+  type Translation,
+} from "./translation.ts";
 
 /** Calls of a Chat Completions stream are open until its end, so this limits their number there. */
 const MAX_OPEN_CALLS = peerInput("llm-provider/event-stream").maxOpen;

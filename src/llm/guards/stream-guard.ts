@@ -6,8 +6,8 @@ import { ExpectedError } from "../../base/errors.ts";
 import { SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { parseEventInSteps, writeEventInSteps } from "../encoding/stream-events.ts";
 import type { TextGuard } from "../request/llm-call.ts";
+import { parseEventInSteps, writeEventInSteps } from "../usage/stream-events.ts";
 import { GuardedText, type GuardFound, guardParts, spreadText } from "./guarded-text.ts";
 import { isStructural, labelOf, mapTexts, readPath, type TextPlace } from "./text-places.ts";
 

@@ -4,10 +4,8 @@
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import type { AuthConfig } from "../credentials/credential.ts";
-import { getPreset, PRESETS } from "../providers/openai.ts";
-import { matchPattern } from "../request/named-models.ts";
-import type { Cooldown } from "./health.ts";
+import { matchPattern } from "../request/read-request.ts";
+import type { AuthConfig } from "./credential.ts";
 import {
   type ConditionInput,
   createModelTable,
@@ -17,6 +15,7 @@ import {
   scopesWithoutFailover,
   type TargetGroup,
 } from "./model-table.ts";
+import { getPreset, PRESETS } from "./providers.ts";
 import type {
   AiConfig,
   ModelConfig,
@@ -25,7 +24,7 @@ import type {
   VirtualModelConfig,
   WrittenModelConfig,
 } from "./schema.ts";
-import { openTarget, type Target, type TargetOptions } from "./target.ts";
+import { type Cooldown, openTarget, type Target, type TargetOptions } from "./target.ts";
 
 export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
   const { initial, max, maxRetryAfter, allowedFailures } = config.cooldown;

@@ -10,8 +10,8 @@ import type { HttpCall, OutgoingRequest } from "../../http/http-client.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { readMembersInSteps } from "../../json/parse-in-steps.ts";
 import type { Logger } from "../../record/log/logger.ts";
-import { addKey } from "../credentials/credential.ts";
-import { matchPattern } from "../request/named-models.ts";
+import { matchPattern } from "../request/read-request.ts";
+import { addKey } from "./credential.ts";
 import type { ModelTable } from "./model-table.ts";
 import type { Target } from "./target.ts";
 

@@ -4,8 +4,8 @@ import { testEnv } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { compileModels } from "./compile-models.ts";
-import { Health } from "./health.ts";
 import { type AiConfig, aiSchema } from "./schema.ts";
+import { Health } from "./target.ts";
 
 const env: BackendEnv = {
   ...testEnv,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { Quota } from "./quota.ts";
+import { Quota } from "./target.ts";
 
 test("requests: exhausted at the limit, reset when the minute ends", async () => {
   const clock = fakeClock();

@@ -16,12 +16,52 @@ import {
 } from "../../core/schema.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
-import { apiKeySchema, authSchema } from "../credentials/credential.ts";
-import { CUSTOM_FORMATS, MODEL_PLACEHOLDER } from "../providers/custom.ts";
-import { PRESETS } from "../providers/openai.ts";
-import { failoverOn } from "./failover-rules.ts";
-import { cooldown } from "./health.ts";
-import { perMinute } from "./quota.ts";
+import { apiKeySchema, authSchema } from "./credential.ts";
+import { CUSTOM_FORMATS, MODEL_PLACEHOLDER, PRESETS } from "./providers.ts";
+
+const FAILOVER_CAUSES = ["rateLimit", "serverError", "timeout", "authentication", "notFound", "contextLength"] as const;
+
+const failoverOn = z
+  .array(
+    z.union([z.enum(FAILOVER_CAUSES), z.int().min(400).max(599)], {
+      error: `expected a status from 400 to 599, or one of ${FAILOVER_CAUSES.join(", ")}`,
+    }),
+  )
+  .optional()
+  .describe(
+    "Responses that cause failover to the next provider: `rateLimit` (429), `serverError` (5xx), `timeout` (408), `authentication` (401 and 403, unless the client's own key was used), `notFound` (404), `contextLength` (a prompt that is too long for the model), or a status code. Default: all of these names. Connection failures and timeouts always cause failover.",
+  );
+
+export type FailoverCause = (typeof FAILOVER_CAUSES)[number] | number;
+
+export const DEFAULT_FAILOVER_ON: readonly FailoverCause[] = FAILOVER_CAUSES;
+
+const cooldown = z
+  .strictObject({
+    allowedFailures: z
+      .int()
+      .min(0)
+      .max(1000)
+      .default(0)
+      .describe("Consecutive failures to allow before a pause. Default: 0."),
+    initial: duration().default(1_000).describe("The first pause; each further failure doubles it. Default: 1s."),
+    max: duration().default(30_000).describe("The maximum pause. Default: 30s."),
+    maxRetryAfter: duration().default(600_000).describe("The maximum `retry-after` to honor. Default: 10m."),
+  })
+  .prefault({})
+  .describe("How long a failed provider is tried last.");
+
+const MAX_PER_MINUTE = 1_000_000_000_000;
+
+const perMinute = z
+  .strictObject({
+    requests: z.int().min(1).max(MAX_PER_MINUTE).optional().describe("Requests per minute."),
+    tokens: z.int().min(1).max(MAX_PER_MINUTE).optional().describe("Tokens per minute, input and output."),
+  })
+  .optional()
+  .describe(
+    "Limits the calls to this deployment per minute. When the quota is exhausted, the next deployment is tried; if there is none, the client gets 429.",
+  );
 
 const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
 

@@ -5,11 +5,16 @@
 import { isUtf8 } from "node:buffer";
 import type { Steps } from "../../base/sliced-work.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { detectDialect } from "./dialect.ts";
-import { type Cost, type CostedRequest, listedCost } from "./endpoint-cost.ts";
-import { LlmRequestAttributes } from "./llm-attributes.ts";
-import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
-import { readingSteps } from "./read-request.ts";
+import { type Cost, type CostedRequest, detectDialect, listedCost } from "./dialect.ts";
+import { LlmRequestAttributes } from "./llm-call.ts";
+import {
+  ModelNames,
+  modelsInHeaders,
+  modelsInJson,
+  modelsInPath,
+  modelsInQuery,
+  readingSteps,
+} from "./read-request.ts";
 
 const STEP_BYTES = 64 * 1024;
 /** Steps overlap by this many bytes, to find a word that crosses a step boundary. */

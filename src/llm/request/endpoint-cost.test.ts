@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ENDPOINTS, FREE_ENDPOINTS, SPELLINGS, SPENDING_ENDPOINTS } from "../../../test/support/llm/endpoints.ts";
-import { detectDialect } from "./dialect.ts";
-import { type Cost, endpointCost, listedCost } from "./endpoint-cost.ts";
+import { type Cost, detectDialect, endpointCost, listedCost } from "./dialect.ts";
 
 const METHODS = ["POST", "PUT", "PATCH", "GET", "HEAD", "OPTIONS", "DELETE", "QUERY", "REPORT"];
 

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../base/sliced-work.ts";
 import { classifyBodyStart } from "./detect-llm-request.ts";
-import { LlmRequestAttributes } from "./llm-attributes.ts";
-import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./named-models.ts";
+import { LlmRequestAttributes } from "./llm-call.ts";
+import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./read-request.ts";
 
 function inJson(value: unknown, isCall = true): string[] {
   const found = new ModelNames();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { finish } from "../../base/sliced-work.ts";
 import { detectLlmRequest, mayNameModel } from "./detect-llm-request.ts";
-import { LlmRequestAttributes } from "./llm-attributes.ts";
+import { LlmRequestAttributes } from "./llm-call.ts";
 import { scanRequest } from "./read-request.ts";
 
 function detect(path: string, bytes: Buffer): LlmRequestAttributes | undefined {

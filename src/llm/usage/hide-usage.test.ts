@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { usageEventAt } from "./event-content.ts";
 import { createUsageHider } from "./hide-usage.ts";
+import { usageEventAt } from "./stream-events.ts";
 
 const word = (content: string) => `data: ${JSON.stringify({ choices: [{ delta: { content } }], usage: null })}\n\n`;
 const usage = `data: ${JSON.stringify({ choices: [], usage: { total_tokens: 3 } })}\n\n`;

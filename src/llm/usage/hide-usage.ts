@@ -7,8 +7,7 @@ import { JoinedBytes } from "../../base/joined-bytes.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { isMembers } from "../../json/json.ts";
 import { readMembers } from "../../json/read-json.ts";
-import { endOfEvent } from "../encoding/stream-events.ts";
-import { endsEvent, mayHoldUsage } from "./event-content.ts";
+import { endOfEvent, endsEvent, mayHoldUsage } from "./stream-events.ts";
 
 const EVENT = peerInput("llm-provider/stream-event");
 

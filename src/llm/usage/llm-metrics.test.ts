@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createMetrics } from "../../record/log/metrics.ts";
-import { createLlmMetrics } from "../calls/settlement.ts";
+import { createLlmMetrics } from "../settlement.ts";
 
 test("a provider that invents a model in each response creates few and short series", () => {
   const metrics = createMetrics();

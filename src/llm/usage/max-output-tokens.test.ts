@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { maxOutputTokens } from "./max-output-tokens.ts";
+import { maxOutputTokens } from "./estimate-tokens.ts";
 
 const cases: readonly [body: string, maximum: number | undefined][] = [
   ['{"model":"m","max_tokens":140}', 140],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { costOf, parsePriceCatalogue } from "./prices.ts";
+import { costOf, parsePriceCatalogue } from "./usage.ts";
 
 const catalogue = parsePriceCatalogue(
   JSON.stringify({

@@ -7,10 +7,8 @@ import { createSseParser } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { exceedsItems } from "../../json/parse-cost.ts";
 import { tryReadJson } from "../../json/read-json.ts";
-import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { parseEvent } from "../encoding/stream-events.ts";
-import { findOutputText } from "./event-content.ts";
 import { awsEventText } from "./response-usage.ts";
+import { createEventStreamReader, findOutputText, parseEvent } from "./stream-events.ts";
 
 const CONTENT = peerInput("llm-provider/recorded-content");
 const COMPRESSED = peerInput("llm-provider/compressed-content");

@@ -9,10 +9,18 @@ import { createSseParser, type SseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { JsonScanner, jsonKeys } from "../../json/json-scanner.ts";
 import { readMembers, tryReadJson } from "../../json/read-json.ts";
-import { createEventStreamReader } from "../encoding/aws-event-stream.ts";
-import { endOfEvent, isTooComplex } from "../encoding/stream-events.ts";
 import { estimateTextTokens, ResponseSample } from "./estimate-tokens.ts";
-import { endsEvent, findModel, findOutputText, findUsage, usageEventAt, wholeEvents } from "./event-content.ts";
+import {
+  createEventStreamReader,
+  endOfEvent,
+  endsEvent,
+  findModel,
+  findOutputText,
+  findUsage,
+  isTooComplex,
+  usageEventAt,
+  wholeEvents,
+} from "./stream-events.ts";
 import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 
 const EVENT = peerInput("llm-provider/stream-event");

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { PRICE_LIST, PRICE_LIST_CHECKSUM, PRICE_LIST_DATE, PRICE_LIST_SOURCE } from "./price-list.ts";
-import { costOf, readPriceList, shippedPrices } from "./prices.ts";
+import { costOf, readPriceList, shippedPrices } from "./usage.ts";
 
 test("the list is the output of the script, with a date and a source", () => {
   const checksum = createHash("sha256").update(PRICE_LIST).digest("hex");

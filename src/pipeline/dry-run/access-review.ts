@@ -9,7 +9,7 @@ import type { CompiledPolicy, CompiledScope, ConfiguredPrincipal } from "../../c
 import { keyPrincipal, personName, shownPrincipal, tokenPrincipal } from "../../core/principal.ts";
 import type { Claims } from "../../core/request-attributes.ts";
 import type { Listener, Route, RouteMatch, Topology } from "../../core/topology.ts";
-import { matchPattern } from "../../llm/request/named-models.ts";
+import { matchPattern } from "../../llm/request/read-request.ts";
 import { policies } from "../../policies/index.ts";
 import type { RecordedRequest } from "../../record/recorded-request.ts";
 import type { DryRunner, Walked } from "./dry-run.ts";

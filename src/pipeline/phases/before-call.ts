@@ -19,11 +19,9 @@ import {
   modelsInHead,
   requestHead,
 } from "../../llm/request/detect-llm-request.ts";
-import { detectDialect } from "../../llm/request/dialect.ts";
-import type { Cost } from "../../llm/request/endpoint-cost.ts";
-import { LlmRequestAttributes, noteSizedRequest, noteUncountedRequest } from "../../llm/request/llm-attributes.ts";
-import { ModelNames, modelsInQuery } from "../../llm/request/named-models.ts";
-import { scanForm } from "../../llm/request/read-request.ts";
+import { type Cost, detectDialect } from "../../llm/request/dialect.ts";
+import { LlmRequestAttributes, noteSizedRequest, noteUncountedRequest } from "../../llm/request/llm-call.ts";
+import { ModelNames, modelsInQuery, scanForm } from "../../llm/request/read-request.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/response-usage.ts";
 import { type HookRun, policiesOf, type RequestRun, runAdmission, runBodyHooks } from "./run-hooks.ts";
 

@@ -39,8 +39,8 @@ import { accountFor, accountsOf, type Budget, fromStoredAmount, toStoredAmount }
 import { createChargeHooks, createClaims } from "../../llm/budgets/budget-charge.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
 import { detectDialect } from "../../llm/request/dialect.ts";
-import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
-import { matchPattern } from "../../llm/request/named-models.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-call.ts";
+import { matchPattern } from "../../llm/request/read-request.ts";
 import { ONLY_ENDED } from "../../store/holds.ts";
 import { ownedStore } from "../../store/owned-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";

@@ -17,7 +17,7 @@ import {
   denial,
   enforcement,
 } from "../../identity/access/access-rules.ts";
-import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-call.ts";
 import { canonicalA2aMethod, misspelledA2aMethod } from "../../policy-parts/a2a-methods.ts";
 
 export const authorization = definePolicy({

@@ -9,7 +9,7 @@ import { compileExpression } from "../../cel/expression.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv, Hooks, Outcome } from "../../core/policy.ts";
-import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-call.ts";
 import { createMemoryStore } from "../../store/memory-store.ts";
 import { ownedStore } from "../../store/owned-store.ts";
 import { type Store, StoreUnavailable } from "../../store/store.ts";

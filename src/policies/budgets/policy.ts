@@ -20,7 +20,7 @@ import {
 } from "../../llm/budgets/budget.ts";
 import { createChargeHooks, createClaims } from "../../llm/budgets/budget-charge.ts";
 import { budgetBooks } from "../../llm/budgets/ledger.ts";
-import { LlmRequestAttributes } from "../../llm/request/llm-attributes.ts";
+import { LlmRequestAttributes } from "../../llm/request/llm-call.ts";
 
 /** The number is limited, because a call updates the counter of each budget in the store. */
 const MAX_BUDGETS = 16;

@@ -5,7 +5,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { AdmitHook, Charge, Hooks, Outcome } from "../../core/policy.ts";
-import { LlmRequestAttributes, requireKnownCost } from "../../llm/request/llm-attributes.ts";
+import { LlmRequestAttributes, requireKnownCost } from "../../llm/request/llm-call.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/usage.ts";
 import type { GlobalLimit } from "./global-limit.ts";
 import { writeLimitHeaders } from "./limit-headers.ts";

@@ -5,7 +5,7 @@
 
 import { crc32 } from "node:zlib";
 import { peerInput } from "../../../src/base/peer-inputs.ts";
-import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
+import { createEventStreamReader } from "../../../src/llm/usage/stream-events.ts";
 import type { Random } from "../../support/random.ts";
 import { waysToArrive } from "../pieces.ts";
 import { defineTarget, expectSame, refusalOf } from "../target.ts";

@@ -4,9 +4,9 @@
  */
 import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/http/sse.ts";
-import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
 import { createUsageReader } from "../../../src/llm/usage/response-usage.ts";
+import { usageEventAt } from "../../../src/llm/usage/stream-events.ts";
 import type { Random } from "../../support/random.ts";
 import { waysToArrive } from "../pieces.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

@@ -4,9 +4,9 @@
  */
 
 import type { Members } from "../../../src/json/json.ts";
-import { TranslationError, UpstreamResponseError } from "../../../src/llm/canonical/request-fields.ts";
-import type { OutEvent, Translation } from "../../../src/llm/canonical/translation.ts";
+import { TranslationError, UpstreamResponseError } from "../../../src/llm/dialects/conversation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
+import type { OutEvent, Translation } from "../../../src/llm/dialects/translation.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
 import { context } from "../../support/llm/translate.ts";

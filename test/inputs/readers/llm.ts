@@ -8,23 +8,25 @@ import { isMembers, type Members } from "../../../src/json/json.ts";
 import { readMembersInSteps, stringifyInSteps } from "../../../src/json/parse-in-steps.ts";
 import { readMembers } from "../../../src/json/read-json.ts";
 import { skeletonSteps } from "../../../src/json/skeleton.ts";
-import { hasManyObjects } from "../../../src/llm/calls/provider-response.ts";
-import { parseArguments } from "../../../src/llm/canonical/request-fields.ts";
+import { parseArguments } from "../../../src/llm/dialects/conversation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
-import { createEventStreamReader } from "../../../src/llm/encoding/aws-event-stream.ts";
-import { parseEvent, parseEventInSteps } from "../../../src/llm/encoding/stream-events.ts";
 import { createStreamGuard } from "../../../src/llm/guards/stream-guard.ts";
 import { compileTextGuard } from "../../../src/llm/guards/text-guard.ts";
 import { BodyTexts } from "../../../src/llm/guards/text-places.ts";
+import { hasManyObjects } from "../../../src/llm/provider-response.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
 import { clientError } from "../../../src/llm/request/llm-errors.ts";
 import { readingSteps, scanForm } from "../../../src/llm/request/read-request.ts";
-import { estimateSteps } from "../../../src/llm/usage/estimate-tokens.ts";
-import { usageEventAt } from "../../../src/llm/usage/event-content.ts";
+import { estimateSteps, maxOutputTokensSteps } from "../../../src/llm/usage/estimate-tokens.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
-import { maxOutputTokensSteps } from "../../../src/llm/usage/max-output-tokens.ts";
 import { createContentReader } from "../../../src/llm/usage/response-content.ts";
 import { createUsageReader } from "../../../src/llm/usage/response-usage.ts";
+import {
+  createEventStreamReader,
+  parseEvent,
+  parseEventInSteps,
+  usageEventAt,
+} from "../../../src/llm/usage/stream-events.ts";
 import { promptMessages } from "../../../src/record/recorded-bodies.ts";
 import { context } from "../../support/llm/translate.ts";
 import { type HostileInputs, hostile, inPieces, many, mapShapes, STREAM_PIECES, together } from "../hostile.ts";

@@ -20,7 +20,7 @@ import { createBrowserSessions } from "../../../src/identity/login/browser-login
 import { createKeyFinder } from "../../../src/identity/passwords/stored-keys.ts";
 import { readAck, readReport } from "../../../src/kubernetes/peer-reports.ts";
 import { parseCached } from "../../../src/llm/response-cache.ts";
-import { parsePriceCatalogue } from "../../../src/llm/usage/prices.ts";
+import { parsePriceCatalogue } from "../../../src/llm/usage/usage.ts";
 import { parseClientMessage } from "../../../src/mcp/protocol/json-rpc.ts";
 import { parseLockFile } from "../../../src/mcp/tools/tool-lock.ts";
 import { parseCharges, parseRow, parseRows } from "../../../src/record/history/history-row.ts";

@@ -3,12 +3,11 @@
  */
 import assert from "node:assert/strict";
 import type { Members } from "../../../src/json/json.ts";
-import { Losses } from "../../../src/llm/canonical/request-fields.ts";
-import { ToolNames } from "../../../src/llm/canonical/tool-names.ts";
-import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/canonical/translation.ts";
+import { Losses, ToolNames } from "../../../src/llm/dialects/conversation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
+import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/dialects/translation.ts";
+import { STANDARD_CHAT } from "../../../src/llm/dialects/translation.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
-import { STANDARD_CHAT } from "../../../src/llm/request/provider.ts";
 
 export function context(overrides: Partial<TranslationContext> = {}): TranslationContext {
   let ids = 0;

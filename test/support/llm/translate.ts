@@ -3,12 +3,11 @@
  */
 import assert from "node:assert/strict";
 import type { Members } from "../../../src/json/json.ts";
-import { Losses, type Unsupported } from "../../../src/llm/canonical/request-fields.ts";
-import { ToolNames } from "../../../src/llm/canonical/tool-names.ts";
-import type { OutEvent, TranslationContext } from "../../../src/llm/canonical/translation.ts";
+import { Losses, ToolNames, type Unsupported } from "../../../src/llm/dialects/conversation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
+import type { OutEvent, TranslationContext } from "../../../src/llm/dialects/translation.ts";
+import { STANDARD_CHAT } from "../../../src/llm/dialects/translation.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
-import { STANDARD_CHAT } from "../../../src/llm/request/provider.ts";
 
 export function context(model = "m", how: Unsupported = "drop"): TranslationContext {
   let ids = 0;
