@@ -80,7 +80,11 @@ function hold(file: string, text: string, clock: Clock): FolderLock {
     isHeld,
     release() {
       touching.cancel();
-      if (isHeld()) rmSync(file, { force: true });
+      try {
+        if (isHeld()) rmSync(file, { force: true });
+      } catch {
+        // In a folder that became read-only, the lock remains. The next process takes it over.
+      }
     },
   };
 }

@@ -59,6 +59,57 @@ for (const { pattern, text, replacement, result } of replacing) {
   });
 }
 
+/** What the matcher reads of a compiled pattern, with the numbers of instructions and conditions that it copies. */
+const programs = [
+  {
+    pattern: "^a(?P<n>b|c)*?\\b$",
+    head: { prefix: "", prefixComplete: false, groups: { n: 1 }, start: 1, numCap: 4, startCond: 4 },
+    program: [
+      "fail",
+      "2 if 4",
+      "a: 6",
+      "4, position 2",
+      "bc: 5",
+      "6, position 3",
+      "7 or 3",
+      "8 if 16",
+      "9 if 8",
+      "match",
+    ],
+  },
+  {
+    pattern: "(?m)^.\\B$|(?:)",
+    head: { prefix: "", prefixComplete: false, groups: {}, start: 6, numCap: 2, startCond: 0 },
+    program: ["fail", "2 if 1", "abcé😀: 3", "4 if 32", "7 if 2", "7", "1 or 5", "match"],
+  },
+  {
+    pattern: "é",
+    head: { prefix: "é", prefixComplete: true, groups: {}, start: 1, numCap: 2, startCond: 0 },
+    program: ["fail", "é: 2", "match"],
+  },
+];
+for (const { pattern, head, program } of programs)
+  test(`the library compiles /${pattern}/ to the instructions that the matcher runs`, () => {
+    const { prog, prefix, prefixComplete, namedGroups } = RE2JS.compile(pattern).re2();
+    const { start, numCap } = prog;
+    const groups = Object.fromEntries(namedGroups);
+    assert.deepEqual({ prefix, prefixComplete, groups, start, numCap, startCond: prog.startCond() }, head);
+    const instructions = Array.from({ length: prog.numInst() }, (_, pc) => prog.getInst(pc));
+    assert.deepEqual(instructions.map(instructionText), program);
+  });
+
+function instructionText(instruction: ReturnType<ReturnType<RE2JS["re2"]>["prog"]["getInst"]>): string {
+  const { op, out, arg } = instruction;
+  if (op === 1) return `${out} or ${arg}`;
+  if (op === 3) return `${out}, position ${arg}`;
+  if (op === 4) return `${out} if ${arg}`;
+  if (op === 5) return "fail";
+  if (op === 6) return "match";
+  if (op === 7) return `${out}`;
+  const taken = [..."abcé😀\n"].filter((rune) => instruction.matchRune(rune.codePointAt(0) as number));
+  return `${taken.join("")}: ${out}`;
+}
+
 /** Patterns whose every match has a letter, so that JavaScript's engine and RE2's agree on what a match is. */
 const randomPattern = fc.letrec<{ sequence: string }>((tie) => ({
   sequence: fc
