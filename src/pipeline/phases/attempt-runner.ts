@@ -16,7 +16,7 @@ import type { AttemptFailure, Targets } from "../../core/targets.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
-import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../http/http-attempt.ts";
+import { type AttemptState, isOver } from "../../http/http-attempt.ts";
 import { HttpClientError } from "../../http/http-client.ts";
 import { bodyBytes, captureSentBody } from "../../record/recorded-bodies.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
@@ -204,7 +204,8 @@ export class BackendCall implements ResponseReceiver, BackendRun {
 
   /** Ends the attempt without notifying the owner. */
   abort(): void {
-    if (!this.#transition("abort")) return;
+    if (isOver(this.#state)) return;
+    this.#enter("abandoned");
     this.#timer?.cancel();
     this.#run?.abort();
   }
@@ -268,7 +269,7 @@ export class BackendCall implements ResponseReceiver, BackendRun {
       const nowMs = this.#owner.clock.monotonicMs();
       reportHead(this.#exchange, this.#owner, status, headers, nowMs);
       if (this.#settings.retry !== undefined && this.#runner.retryResponse(status, headers)) return;
-      this.#transition("head");
+      if (!isOver(this.#state)) this.#enter("responding");
       this.#timer?.cancel();
       this.#exchange.upstream.headMs ??= nowMs;
       if (this.#exchange.attempts.areAwaited) this.#exchange.upstream.delaySnapshots();
@@ -289,7 +290,8 @@ export class BackendCall implements ResponseReceiver, BackendRun {
   }
 
   end(trailers?: readonly string[]): void {
-    if (!this.#transition("end")) return;
+    if (this.#state !== "responding") return;
+    this.#enter("ended");
     try {
       this.#delivery.end(trailers);
     } catch (thrown) {
@@ -308,7 +310,8 @@ export class BackendCall implements ResponseReceiver, BackendRun {
 
   fail(error: unknown): void {
     const wasResponding = this.#state === "responding";
-    if (!this.#transition("error")) return;
+    if (isOver(this.#state)) return;
+    this.#enter("failed");
     this.#timer?.cancel();
     try {
       this.#failed(error, wasResponding);
@@ -343,10 +346,11 @@ export class BackendCall implements ResponseReceiver, BackendRun {
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
     if (!isOver(this.#state)) reportHead(this.#exchange, this.#owner, status, headers);
-    if (!this.#transition("upgrade")) {
+    if (this.#state !== "waiting") {
       socket.destroy();
       return;
     }
+    this.#enter("ended");
     this.#timer?.cancel();
     try {
       this.#owner.upgraded(status, headers, socket);
@@ -393,13 +397,10 @@ export class BackendCall implements ResponseReceiver, BackendRun {
     if (!this.#runner.retry(reason, error)) this.#owner.fail(error);
   }
 
-  #transition(event: AttemptEvent): boolean {
-    const next = afterEvent(this.#state, event);
-    if (next === undefined) return false;
+  #enter(next: AttemptState): void {
     this.#state = next;
     // The servers have not responded, so their time ends with the attempt.
     if (this.#openRequests > 0 && isOver(next)) this.#exchange.upstream.headMs = this.#owner.clock.monotonicMs();
-    return true;
   }
 
   /** A defect of the gateway fails only this exchange. */
