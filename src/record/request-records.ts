@@ -129,9 +129,9 @@ export function createRequestRecords(
       const finished = new FinishedRequest(exchange, outcome, clock.monotonicMs() - exchange.startedMs);
       if (needsPrompt?.(exchange)) recordPrompt(exchange);
       if (!exchange.records.isQuiet) {
+        accessLog(finished);
         countRequest(finished);
         history.count(finished);
-        accessLog(finished);
         requestHistory.note(finished);
         recorder?.(finished);
       }
