@@ -10,7 +10,7 @@ import type { TlsOptions } from "../http-client.ts";
 
 type Grpc = Pick<typeof import("@grpc/grpc-js"), "credentials">;
 
-export interface GrpcChannel {
+interface GrpcChannel {
   readonly credentials: ChannelCredentials;
   readonly options: ChannelOptions;
 }

@@ -4,7 +4,7 @@
  */
 
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { Connection, type ConnectionOwner } from "../h1/connection.ts";
+import { Connection, type ConnectionPool } from "../h1/connection.ts";
 import { openHttp2Pool } from "../h2/http2-pool.ts";
 import type { HttpPool, HttpTarget } from "../http-client.ts";
 import { createLookup, type Resolve } from "../lookup.ts";
@@ -91,7 +91,7 @@ function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | unde
   let open = 0;
   let isClosed = false;
 
-  const owner: ConnectionOwner = {
+  const owner: ConnectionPool = {
     clock,
     lookup: createLookup(clock, resolve),
     free(connection) {

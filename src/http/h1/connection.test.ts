@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HeaderList } from "../headers.ts";
-import { RequestError, requestHead } from "./connection.ts";
+import { HttpClientError } from "../http-client.ts";
+import { requestHead } from "./connection.ts";
 
 const NONE = { kind: "none" } as const;
 
@@ -32,5 +33,5 @@ for (const [name, value] of [
     replaced.set(name, value);
     const given = new HeaderList(["host", "a", name, value]);
     for (const headers of [added, set, replaced, given, added.clone()])
-      assert.throws(() => requestHead("GET", "/", headers, NONE, undefined), RequestError);
+      assert.throws(() => requestHead("GET", "/", headers, NONE, undefined), HttpClientError);
   });

@@ -7,7 +7,7 @@ import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:n
 import type { Writable } from "node:stream";
 import { connect as connectTls } from "node:tls";
 import type { Clock } from "../../base/clock.ts";
-import { contain, ExpectedError, surface } from "../../base/errors.ts";
+import { contain, surface } from "../../base/errors.ts";
 import { fileDescriptors } from "../../base/file-descriptors.ts";
 import { isHeaderName } from "../../base/header-names.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
@@ -27,17 +27,10 @@ import {
 import { type ParsedHead, type ParserEvents, ResponseError, ResponseParser } from "./response-parser.ts";
 import { copied, fairReads, type Received, readConnecting, readOptions } from "./socket-reads.ts";
 
-export class RequestError extends ExpectedError {
-  constructor(message: string) {
-    super(message);
-    this.name = "RequestError";
-  }
-}
-
 const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const PATH = /^[\x21-\x7e\x80-\xff]+$/;
 
-export type BodyFraming =
+type BodyFraming =
   | { readonly kind: "none" }
   | { readonly kind: "length"; readonly length: number }
   | { readonly kind: "chunked" };
@@ -49,8 +42,8 @@ export function requestHead(
   framing: BodyFraming,
   upgrade: string | undefined,
 ): string {
-  if (!METHOD.test(method)) throw new RequestError("not a valid method");
-  if (!PATH.test(path)) throw new RequestError("not a valid request target");
+  if (!METHOD.test(method)) throw new HttpClientError("request", "not a valid method");
+  if (!PATH.test(path)) throw new HttpClientError("request", "not a valid request target");
   let head = `${method} ${path} HTTP/1.1\r\n`;
   const { pairs, isSafe } = headers;
   for (let i = 0; i < pairs.length; i += 2) {
@@ -58,8 +51,9 @@ export function requestHead(
     // The framing headers of this connection are set below.
     if (name === "content-length" || name === "transfer-encoding" || name === "connection") continue;
     const value = pairs[i + 1] as string;
-    if (!isSafe && !isHeaderName(name)) throw new RequestError("a header has no valid name");
-    if (!isSafe && !isHeaderValue(value)) throw new RequestError(`the header ${name} has a control character`);
+    if (!isSafe && !isHeaderName(name)) throw new HttpClientError("request", "a header has no valid name");
+    if (!isSafe && !isHeaderValue(value))
+      throw new HttpClientError("request", `the header ${name} has a control character`);
     head += `${name}: ${value}\r\n`;
   }
   if (framing.kind === "length") head += `content-length: ${framing.length}\r\n`;
@@ -69,7 +63,7 @@ export function requestHead(
   return head;
 }
 
-export function framingOf({ method, headers, body }: OutgoingRequest): BodyFraming {
+function framingOf({ method, headers, body }: OutgoingRequest): BodyFraming {
   if (Buffer.isBuffer(body)) return { kind: "length", length: body.length };
   if (body === undefined)
     return method === "POST" || method === "PUT" || method === "PATCH"
@@ -94,7 +88,7 @@ export function writtenHeaders(request: OutgoingRequest): readonly string[] {
         return [line.slice(0, colon), line.slice(colon + 2)];
       });
   } catch (error) {
-    if (!(error instanceof RequestError)) throw error;
+    if (!(error instanceof HttpClientError)) throw error;
     return headers.pairs;
   }
 }
@@ -168,7 +162,7 @@ const PLAIN_SERVER_CODES: ReadonlySet<string> = new Set([
 /** Buffered bodies and framed chunks up to this size are copied into one write with the text around them. */
 const ONE_WRITE_BYTES = 16 * 1024;
 
-export interface BodyWriter {
+interface BodyWriter {
   stop(): void;
 }
 
@@ -295,7 +289,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const HEAD = peerInput("backend/http1-head");
 const FRAMING = peerInput("backend/response-framing");
 
-export interface ConnectionOwner {
+export interface ConnectionPool {
   readonly clock: Clock;
   readonly lookup: LookupFunction;
   free(connection: Connection): void;
@@ -307,7 +301,7 @@ export class Connection implements ParserEvents, Carrier {
   idleSinceMs = 0;
   /** Contains the keep-alive timeout of the server's first response, or undefined if the response had none. */
   serverKeepsMs: number | undefined = undefined;
-  readonly #owner: ConnectionOwner;
+  readonly #owner: ConnectionPool;
   readonly #parser = new ResponseParser(HEAD, FRAMING, this);
   readonly #socket: Socket;
   /** Calls from the handle of any other attempt are ignored, because they belong to an earlier request. */
@@ -327,7 +321,7 @@ export class Connection implements ParserEvents, Carrier {
   #keepAlive = true;
 
   /** `others` is the number of connections that the target has. */
-  constructor(target: HttpTarget, owner: ConnectionOwner, others: number) {
+  constructor(target: HttpTarget, owner: ConnectionPool, others: number) {
     this.#owner = owner;
     this.#socket = openSocket(target, owner.lookup, ["http/1.1"], others, (bytes) => this.#received(bytes));
     const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>

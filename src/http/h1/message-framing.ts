@@ -47,7 +47,7 @@ export const NOT_YET = -1;
 export const TOO_LONG = -2;
 
 /** Extracts the text before a mark (a line break or an empty line) from bytes that arrive in several reads. */
-export class LineBuffer {
+class LineBuffer {
   text = "";
   #held: Buffer | undefined = undefined;
   readonly #joined = new JoinedBytes();

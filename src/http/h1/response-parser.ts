@@ -36,11 +36,7 @@ export interface RequestedUpgrade {
 const WEBSOCKET_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /** Throws a ResponseError if the response does not accept the requested upgrade (RFC 9110 section 7.8). */
-export function checkUpgradeResponse(
-  headers: HeaderList,
-  framing: Framing,
-  requested: RequestedUpgrade | undefined,
-): void {
+function checkUpgradeResponse(headers: HeaderList, framing: Framing, requested: RequestedUpgrade | undefined): void {
   if (requested === undefined) throw new ResponseError("an unexpected upgrade");
   const { protocol, key } = requested;
   if (headers.get("upgrade")?.toLowerCase() !== protocol)
@@ -82,7 +78,7 @@ export interface Framing {
   readonly length: number | undefined;
 }
 
-export function parseResponseHead(text: string): { head: ParsedHead; framing: Framing } {
+function parseResponseHead(text: string): { head: ParsedHead; framing: Framing } {
   let lineEnd = text.indexOf("\r\n");
   const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
   if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
@@ -126,7 +122,7 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
   };
 }
 
-export function parseTrailer(line: string): [name: string, value: string] {
+function parseTrailer(line: string): [name: string, value: string] {
   const colon = line.indexOf(":");
   const name = nameBefore(line, 0, colon, line.length);
   // The body has ended, so a length in the trailers could only target another parser (RFC 9110 section 6.5.1).
@@ -148,7 +144,7 @@ function valueAfter(text: string, colon: number, end: number): string {
 }
 
 /** Joins the body bytes of one read, because the downstream cost is per chunk, not per byte. */
-export class GatheredBody {
+class GatheredBody {
   #from = 0;
   #end = 0;
 
