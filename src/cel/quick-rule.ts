@@ -9,7 +9,7 @@ import type { AttributeSource } from "./values/attribute-source.ts";
 import { toCel } from "./values/values.ts";
 
 /** Returns undefined if the library must evaluate the expression. Exceptions from attribute getters propagate. */
-export type QuickRule = (source: AttributeSource) => boolean | undefined;
+type QuickRule = (source: AttributeSource) => boolean | undefined;
 
 type Reader = (source: AttributeSource) => unknown;
 type TextTest = (text: string, other: string) => boolean;

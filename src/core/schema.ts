@@ -152,7 +152,7 @@ export interface LocalUse {
   readonly isReadable?: boolean;
 }
 
-export interface AddressUse {
+interface AddressUse {
   /** The gateway does not connect to the host if this field of the same object is set. */
   readonly unless?: string;
 }
@@ -187,7 +187,7 @@ export function getAddressUse(schema: z.ZodType): AddressUse | undefined {
 }
 
 /** In values of a marked schema, redaction inspects the constants of the CEL expression instead of assignments. */
-export function markExpression<Schema extends z.ZodType>(schema: Schema): Schema {
+function markExpression<Schema extends z.ZodType>(schema: Schema): Schema {
   (schema as z.ZodType).register(marks, { ...marks.get(schema), isExpression: true });
   return schema;
 }

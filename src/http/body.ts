@@ -18,7 +18,7 @@ export class BodyIncomplete extends ExpectedError {
   }
 }
 
-export interface BodyEvents {
+interface BodyEvents {
   data(chunk: Buffer): void;
   end(): void;
   failed(error: Error): void;

@@ -10,7 +10,7 @@ import { decodeString } from "../json/syntax.ts";
 const FILE = peerInput("file/credentials");
 const BACKEND = peerInput("backend/certificate");
 
-export interface CertificateTexts {
+interface CertificateTexts {
   readonly ca?: string | undefined;
   readonly cert?: string | undefined;
   readonly key?: string | undefined;

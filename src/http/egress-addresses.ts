@@ -68,7 +68,7 @@ function contains(list: BlockList, address: string): boolean {
   return isIPv6(address) && list.check(address, "ipv6");
 }
 
-export interface ProxiedHost {
+interface ProxiedHost {
   /** IPv6 addresses have no brackets. */
   readonly host: string;
   readonly port: number | undefined;

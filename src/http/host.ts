@@ -11,7 +11,7 @@ declare const CANONICAL: unique symbol;
 export type CanonicalHost = string & { readonly [CANONICAL]: true };
 
 /** A host with an optional port, as in the Host header (RFC 9110 section 7.2). */
-export interface Authority {
+interface Authority {
   readonly name: CanonicalHost;
   readonly port: number | undefined;
   /** The name in canonical form, with brackets if it is an IPv6 address, and with the port if one was given. */

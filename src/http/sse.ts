@@ -148,10 +148,6 @@ export function encodeSseEvent(event: { event?: string; data: string; id?: strin
   return `${text}\n`;
 }
 
-export function encodeSseComment(text: string): string {
-  return `: ${singleLine(text)}\n\n`;
-}
-
 function singleLine(value: string): string {
   return value.replace(/[\r\n\0]/g, " ");
 }

@@ -4,7 +4,7 @@
  */
 import { type Budget, spend } from "./budget.ts";
 
-export interface PatternProgram {
+interface PatternProgram {
   readonly start: number;
   readonly prefix: string;
   /** True if the pattern has zero-width assertions (`^`, `$`, `\b`), which depend on adjacent characters. */

@@ -50,7 +50,7 @@ export interface Regex {
   finding(text: string, from: number, budget: Budget, withEmpty?: boolean): Steps<TextSpan[]>;
 }
 
-export interface TextSpan {
+interface TextSpan {
   readonly start: number;
   readonly end: number;
 }

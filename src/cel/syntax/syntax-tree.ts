@@ -78,7 +78,7 @@ export function nullNode(): Node {
   return constantNode({ case: "nullValue", value: 0 });
 }
 
-export function trueNode(): Node {
+function trueNode(): Node {
   return constantNode({ case: "boolValue", value: true });
 }
 

@@ -32,7 +32,7 @@ export function isCelError(value: unknown): value is CelError {
   return typeof value === "object" && value !== null && ERROR_MARK in value;
 }
 
-export function evaluationError(message: string): CelError {
+function evaluationError(message: string): CelError {
   return library().celError(message);
 }
 

@@ -10,7 +10,7 @@ import { JoinedBytes } from "../../base/joined-bytes.ts";
 const SMALL_BYTES = 1_024;
 const JOINED_BYTES = 16 * 1024;
 
-export interface FrameReceiver {
+interface FrameReceiver {
   /** Called for each DATA frame, before its bytes are passed on. */
   frame?(bytes: number): void;
   /** Returns false to stop until `resume`. Must not throw. */

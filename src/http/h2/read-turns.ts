@@ -14,7 +14,7 @@ const TURN_COST = 64 * REQUEST_COST;
 const TURNS_PER_ITERATION = 2;
 
 /** Starts and stops the reads of a socket that an HTTP/2 session has taken over. */
-export interface SessionReads {
+interface SessionReads {
   start(): void;
   stop(): void;
 }

@@ -14,7 +14,7 @@ import { policies } from "../../policies/index.ts";
 import type { RecordedRequest } from "../../record/recorded-request.ts";
 import type { DryRunner, Walked } from "./dry-run.ts";
 
-export type AccessKind = "route" | "tool" | "model";
+type AccessKind = "route" | "tool" | "model";
 
 export interface Principal {
   readonly name: string;
@@ -74,7 +74,7 @@ export function namedItems(items: readonly string[]): NamedItems {
   };
 }
 
-export interface AccessScope {
+interface AccessScope {
   readonly topology: Topology;
   readonly runner: DryRunner;
   readonly principals: readonly Principal[];

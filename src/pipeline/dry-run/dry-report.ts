@@ -10,7 +10,7 @@ import type { Walk } from "./dry-topology.ts";
 
 const NOT_ASKED = "not asked in a dry run, which sends nothing; it counts as agreeing";
 
-export interface DryStep extends Pick<Step, "phase" | "of" | "policy" | "verdict"> {
+interface DryStep extends Pick<Step, "phase" | "of" | "policy" | "verdict"> {
   readonly reason?: string;
 }
 
@@ -39,7 +39,7 @@ export interface DryReport {
   readonly responseHeaders: Readonly<Record<string, string | string[]>>;
 }
 
-export interface DryItem {
+interface DryItem {
   readonly kind: "tool" | "prompt" | "resource";
   readonly name: string;
   readonly target: string | null;

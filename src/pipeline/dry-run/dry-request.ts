@@ -174,7 +174,7 @@ function listed(listeners: readonly Listener[]): string {
   return listeners.map(({ name, port }) => `${name} (port ${port})`).join(", ");
 }
 
-export interface DryMessage {
+interface DryMessage {
   /**
    * The default is `tools/call` with a tool, `prompts/get` with a prompt, `resources/read` with a resource, and
    * otherwise `tools/list`.
@@ -191,7 +191,7 @@ export interface WrittenMessage {
   readonly body: string;
 }
 
-export function mcpMessage(message: DryMessage): WrittenMessage {
+function mcpMessage(message: DryMessage): WrittenMessage {
   const method = message.method ?? defaultMethod(message);
   const accept = "application/json, text/event-stream";
   if (method === "initialize") {
@@ -217,7 +217,7 @@ export function mcpMessage(message: DryMessage): WrittenMessage {
   };
 }
 
-export function llmBody(model: string): string {
+function llmBody(model: string): string {
   return JSON.stringify({ model, max_tokens: 1, messages: [{ role: "user", content: "dry run" }] });
 }
 

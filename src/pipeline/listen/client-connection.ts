@@ -88,7 +88,7 @@ class SweepDeadline {
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
 const R = 0x52;
 
-export interface Opened {
+interface Opened {
   readonly isHttp2: boolean;
   readonly bytes: Buffer;
 }
@@ -111,7 +111,7 @@ export class Opening {
 }
 
 /** Receives the events of a client's socket. An exception in a method is passed to `unexpected`. */
-export interface SocketReceiver {
+interface SocketReceiver {
   received(chunk: Buffer): void;
   receivedEnd(): void;
   drained(): void;
@@ -135,7 +135,7 @@ const reader = socketReader(function (this: ReceivedSocket, chunk) {
   return true;
 });
 
-export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void {
+function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void {
   socket[RECEIVER] = receiver;
   // A socket whose first bytes were read before, such as a PROXY protocol header, is paused and may hold further bytes.
   const isPaused = socket.readableFlowing === false;
@@ -148,7 +148,7 @@ export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void
 }
 
 /** Lets another owner read and write. The close event is still dispatched. */
-export function handOver(socket: ReceivedSocket): void {
+function handOver(socket: ReceivedSocket): void {
   socket[HANDED_OVER] = true;
   socket.off("data", onData);
   socket.off("end", onEnd);
@@ -202,7 +202,7 @@ const MAX_LINGER_BYTES = 64 * 1024 * 1024;
  * further input, because closing with unread bytes could reset the connection and lose the last response (RFC 9112
  * section 9.6).
  */
-export class Linger {
+class Linger {
   readonly #socket: Socket;
   readonly #sweepMs: number;
   readonly #mostBytes: number;
@@ -235,7 +235,7 @@ export class Linger {
 }
 
 /** The caller must write the text in latin1. */
-export function replyText({ body, headers, status }: Reply, isHead: boolean, now: number): string {
+function replyText({ body, headers, status }: Reply, isHead: boolean, now: number): string {
   headers.set("content-length", String(body?.length ?? 0));
   const sentBody = isHead ? undefined : body?.toString("latin1");
   return responseHead(status, headers, { isChunked: false, keptSeconds: 0, now }) + (sentBody ?? "");

@@ -8,7 +8,7 @@ import { readFileSync, readlinkSync } from "node:fs";
 const FIRST_FD = 3;
 const LISTENING = "0A";
 
-export interface InheritedSocket {
+interface InheritedSocket {
   readonly fd: number;
   /** The socket unit sets this name with `FileDescriptorName=`. */
   readonly name: string;

@@ -28,7 +28,7 @@ const NO_TRAILERS: ReadonlySet<string> = new Set([
 
 const STATUS_LINES: string[] = [];
 
-export interface HeadOptions {
+interface HeadOptions {
   readonly isChunked: boolean;
   /** The connection is kept alive for this time. The value is 0 if it is closed after this response. */
   readonly keptSeconds: number;
@@ -57,7 +57,7 @@ export function responseHead(status: number, headers: HeaderList, options: HeadO
     : `${text}connection: keep-alive\r\nkeep-alive: timeout=${options.keptSeconds}\r\n\r\n`;
 }
 
-export function upgradeHead(status: number, headers: HeaderList): string {
+function upgradeHead(status: number, headers: HeaderList): string {
   let text = statusLine(status);
   for (let i = 0; i < headers.pairs.length; i += 2)
     text += headerLine(headers.pairs[i] as string, headers.pairs[i + 1] as string);
@@ -97,7 +97,7 @@ function dateLine(now: number): string {
 }
 
 /** Writes a large chunk without copying it. Returns false if the socket's write buffer is full. */
-export function writeAround(
+function writeAround(
   socket: Socket,
   before: string,
   chunk: Buffer,

@@ -13,7 +13,7 @@ const CLIENT_FRAME = peerInput("client/websocket-frame");
 const BACKEND_FRAME = peerInput("backend/websocket-frame");
 
 /** A tunnel is destroyed at the latest this long after one side has ended or `goAway` was called. */
-export const TUNNEL_END_MS = 3_000;
+const TUNNEL_END_MS = 3_000;
 
 export interface TunnelOptions {
   readonly clock: Clock;

@@ -3,7 +3,7 @@
  */
 import type { BodyFilter } from "../../core/exchange.ts";
 
-export interface FilteredOutput {
+interface FilteredOutput {
   /** Returns false if the client must read first. */
   write(chunk: Buffer): boolean;
   end(last: Buffer | undefined): void;

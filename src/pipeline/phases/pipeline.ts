@@ -33,7 +33,7 @@ import { backendErrorReply, Delivery, Failures } from "./delivery.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { policiesOf, runAdmission, runRequestHooks } from "./run-hooks.ts";
 
-export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
+function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
   const trace = env.trace(exchange);
   exchange.trace = trace && redactedTrace(trace, exchange, env.redaction);
   // Secrets are collected first, because a transformation may copy a credential and another policy may remove the
@@ -43,7 +43,7 @@ export function traceStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | 
 }
 
 /** Sets the parent of the backend's own spans. */
-export function setTraceparent(
+function setTraceparent(
   { records: { spans }, traceparent, request }: Exchange,
   protocol: "http" | "mcp" | "llm",
 ): void {
@@ -52,7 +52,7 @@ export function setTraceparent(
 }
 
 /** Throws if the call requires an audit record that cannot be written. */
-export function reportCall({ records: { audit, spans }, attributes, trace }: Exchange, clock: Clock): void {
+function reportCall({ records: { audit, spans }, attributes, trace }: Exchange, clock: Clock): void {
   spans?.called(clock.monotonicMs());
   if (attributes.backend?.protocol !== "http") audit?.check();
   if (trace && attributes.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...attributes.mcp } });
@@ -60,7 +60,7 @@ export function reportCall({ records: { audit, spans }, attributes, trace }: Exc
   if (trace && attributes.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...attributes.llm } });
 }
 
-export function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
+function tracePolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
   trace?.point({ type: "policySelection", phase, effectivePolicy, ...(of === undefined ? {} : { of }) });
 }
 
@@ -392,7 +392,7 @@ const BODY = peerInput("client/request-body");
 const SMALL_BODY_BYTES = 64 * 1024;
 
 /** `isDone` is true if the client disconnected or received a response in the meantime. */
-export interface BodyWaiter {
+interface BodyWaiter {
   readonly isDone: boolean;
   fail(error: unknown): void;
 }

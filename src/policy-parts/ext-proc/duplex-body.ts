@@ -13,7 +13,7 @@ import type { ProcessingResponse } from "./protocol.ts";
 /** gRPC servers accept messages of 4 MiB by default. */
 const CHUNK_BYTES = 64 * 1024;
 
-export interface DuplexOptions {
+interface DuplexOptions {
   readonly clock: Clock;
   /** Limits the wait for each response after the end of the body was sent. */
   readonly timeoutMs: number;

@@ -50,14 +50,14 @@ export interface HeaderOptions {
   readonly metadata?: Readonly<Record<string, WireStruct>>;
 }
 
-export interface WholeAnswer {
+interface WholeAnswer {
   readonly headers: Answer;
   /** Undefined if the body does not change. */
   readonly body: Buffer | undefined;
 }
 
 /** Changes a body while it is forwarded. The caller passes each part to `send` and then calls `end`. */
-export interface DuplexFilter {
+interface DuplexFilter {
   /** Returns bytes to forward unchanged, which are empty while the processor handles the body. */
   send(chunk: Buffer): Promise<Buffer | Immediate>;
   end(): Promise<Buffer | Immediate>;

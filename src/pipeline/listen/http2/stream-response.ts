@@ -28,7 +28,7 @@ export function responseFields(status: number, headers: HeaderList): OutgoingHtt
   return fieldsOf(headers.pairs, { ":status": status });
 }
 
-export function trailerFields(flat: readonly string[] | undefined): OutgoingHttpHeaders {
+function trailerFields(flat: readonly string[] | undefined): OutgoingHttpHeaders {
   return fieldsOf(flat ?? [], {});
 }
 
