@@ -32,8 +32,7 @@ export const HISTORY_SECONDS = 86_400;
 /** Names come from clients. Longer ones are not counted by name. */
 const MAX_NAME_CHARS = 200;
 /**
- * Bounds memory, because some names come from clients: a series takes 4 KB, and up to 30 KB with requests in every
- * slot. A further name replaces a series without requests in the last hour; if there is none, the name is not counted.
+ * Bounds memory, because some names come from clients: a series takes up to 30 KB with requests in every slot. A further name replaces a series without requests in the last hour; if there is none, the name is not counted.
  */
 const MAX_SERIES: Readonly<Record<TrafficGroup, number>> = {
   node: 600,
@@ -253,38 +252,24 @@ function namesOf({ exchange, status, result, key, subject }: FinishedRequest): C
   return names;
 }
 
-// A ring buffer of time slots uses typed arrays, because there are several for each route.
+/** Durations are those of `TrafficSums`. */
+interface Slot extends Mutable<Omit<TrafficSums, "durations">> {
+  /** The time of the slot, in units of `slotMs`. */
+  readonly number: number;
+  readonly durations: number[];
+}
 
-/** The columns of a slot. A slot number of 0 means that the slot is empty. */
-const NUMBER = 0;
-const REQUESTS = 1;
-const FAILED = 2;
-const REJECTED = 3;
-const ABORTED = 4;
-const MCP_CALLS = 5;
-const TOKENS = 6;
-const COLUMNS = 7;
-/** A packed slot has the columns, the cost, and the durations. */
-const PACKED_LENGTH = { min: COLUMNS + 1, max: COLUMNS + 2 + DURATION_BINS };
-/** Slots hold only the bins between their shortest and their longest duration, and grow by this many. */
-const GROWTH_BINS = 8;
+type Mutable<Shape> = { -readonly [Name in keyof Shape]: Shape[Name] };
 
 interface Ring {
   readonly slotMs: number;
   readonly slots: number;
-  readonly counts: Uint32Array;
-  readonly costs: Float64Array;
-  /** The bins of each slot. They are allocated when the slot is used. */
-  readonly bins: (SlotBins | undefined)[];
-}
-
-interface SlotBins {
-  first: number;
-  counts: Uint32Array;
+  /** The slot with a number is at the number modulo `slots`, unless an outdated one is. */
+  readonly kept: (Slot | undefined)[];
 }
 
 interface TrafficSample {
-  readonly result: string;
+  readonly result: FinishedRequest["result"];
   /** The bin of the duration (`durationBin`), which all rings share. */
   readonly bin: number;
   readonly isMcpCall: boolean;
@@ -300,21 +285,17 @@ interface RingSpan {
 }
 
 function createRing({ slotMs, slots }: Pick<Ring, "slotMs" | "slots">): Ring {
-  return { slotMs, slots, counts: new Uint32Array(slots * COLUMNS), costs: new Float64Array(slots), bins: [] };
+  return { slotMs, slots, kept: [] };
 }
 
-function addSample(ring: Ring, nowMs: number, sample: TrafficSample): void {
-  const { counts, costs } = ring;
+function addSample(ring: Ring, nowMs: number, { result, bin, isMcpCall, tokens, cost }: TrafficSample): void {
   const slot = openSlot(ring, Math.floor(nowMs / ring.slotMs));
-  const at = slot * COLUMNS;
-  add(counts, at + REQUESTS, 1);
-  if (sample.result === "failed") add(counts, at + FAILED, 1);
-  else if (sample.result === "rejected") add(counts, at + REJECTED, 1);
-  else if (sample.result === "aborted") add(counts, at + ABORTED, 1);
-  if (sample.isMcpCall) add(counts, at + MCP_CALLS, 1);
-  if (sample.tokens > 0) add(counts, at + TOKENS, sample.tokens);
-  if (sample.cost > 0) costs[slot] = (costs[slot] ?? 0) + sample.cost;
-  addToBin(ring, slot, sample.bin, 1);
+  slot.requests += 1;
+  if (result !== "ok") slot[result] += 1;
+  if (isMcpCall) slot.mcpCalls += 1;
+  slot.tokens += tokens;
+  slot.cost += cost;
+  addDurations(slot.durations, bin, 1);
 }
 
 /** All windows begin at a slot of the groups, which have the coarsest rings, so that every ring covers the same time. */
@@ -334,21 +315,18 @@ function windowOf(nowMs: number, knownSinceMs: number, rangeSeconds: number): Ri
 function pointsIn(rings: readonly Ring[], slotMs: number, { fromMs }: RingSpan, nowMs: number): HistoryPoint[] {
   const points: HistoryPoint[] = [];
   for (let number = Math.floor(fromMs / slotMs); number * slotMs <= nowMs; number++)
-    points.push({ at: number * slotMs, ...sumOfTraffic(rings.flatMap((ring) => slotNumbers(ring, number))) });
+    points.push({ at: number * slotMs, ...sumOfTraffic(rings.flatMap((ring) => slotAt(ring, number) ?? [])) });
   return points;
 }
 
 function totalIn(rings: readonly Ring[], fromMs: number, nowMs: number): TrafficNumbers {
   return sumOfTraffic(
-    rings.flatMap((ring) => numbersOfSlots(ring, fromMs, nowMs).flatMap((number) => slotNumbers(ring, number))),
+    rings.flatMap((ring) => numbersOfSlots(ring, fromMs, nowMs).flatMap((number) => slotAt(ring, number) ?? [])),
   );
 }
 
 function requestsIn(ring: Ring, fromMs: number, nowMs: number): number[] {
-  return numbersOfSlots(ring, fromMs, nowMs).map((number) => {
-    const at = slotOf(ring, number) * COLUMNS;
-    return ring.counts[at + NUMBER] === number ? (ring.counts[at + REQUESTS] ?? 0) : 0;
-  });
+  return numbersOfSlots(ring, fromMs, nowMs).map((number) => slotAt(ring, number)?.requests ?? 0);
 }
 
 function numbersOfSlots({ slotMs, slots }: Ring, fromMs: number, nowMs: number): number[] {
@@ -357,12 +335,38 @@ function numbersOfSlots({ slotMs, slots }: Ring, fromMs: number, nowMs: number):
   return Array.from({ length: last - first + 1 }, (_unused, i) => first + i);
 }
 
+/** Returns undefined if the slot is empty. */
+function slotAt({ kept, slots }: Ring, number: number): Slot | undefined {
+  const slot = kept[number % slots];
+  return slot?.number === number ? slot : undefined;
+}
+
+function openSlot(ring: Ring, number: number): Slot {
+  const known = slotAt(ring, number);
+  if (known !== undefined) return known;
+  const sums = { requests: 0, failed: 0, rejected: 0, aborted: 0, mcpCalls: 0, tokens: 0, cost: 0 };
+  const slot: Slot = { number, ...sums, durations: [] };
+  ring.kept[number % ring.slots] = slot;
+  return slot;
+}
+
+function addDurations(durations: number[], bin: number, count: number): void {
+  const first = durations[0] ?? bin;
+  if (durations.length === 0) durations.push(bin);
+  else if (bin < first) durations.splice(0, 1, bin, ...new Array<number>(first - bin).fill(0));
+  const at = bin - (durations[0] as number) + 1;
+  while (durations.length <= at) durations.push(0);
+  durations[at] = (durations[at] as number) + count;
+}
+
+/** A packed slot has the number, these sums, and the durations. */
+const PACKED = ["requests", "failed", "rejected", "aborted", "mcpCalls", "tokens", "cost"] as const;
+const PACKED_LENGTH = { min: 1 + PACKED.length, max: 2 + PACKED.length + DURATION_BINS };
+
 function packRing(ring: Ring, nowMs: number): number[][] {
   return numbersOfSlots(ring, 0, nowMs).flatMap((number) => {
-    const slot = slotOf(ring, number);
-    const at = slot * COLUMNS;
-    if (ring.counts[at + NUMBER] !== number) return [];
-    return [[...ring.counts.subarray(at, at + COLUMNS), ring.costs[slot] ?? 0, ...durationsOf(ring, slot)]];
+    const slot = slotAt(ring, number);
+    return slot === undefined ? [] : [[number, ...PACKED.map((name) => slot[name]), ...slot.durations]];
   });
 }
 
@@ -370,83 +374,18 @@ function packRing(ring: Ring, nowMs: number): number[][] {
 function unpackRing(ring: Ring, nowMs: number, packed: readonly number[][]): number | undefined {
   const last = Math.floor(nowMs / ring.slotMs);
   let oldest: number | undefined;
-  for (const packedSlot of packed) {
-    const number = packedSlot[NUMBER] ?? 0;
+  for (const [number = 0, ...values] of packed) {
     const isOutdated = !Number.isInteger(number) || number > last || number <= last - ring.slots;
-    if (isOutdated || (ring.counts[slotOf(ring, number) * COLUMNS] ?? 0) > number) continue;
+    if (isOutdated || (ring.kept[number % ring.slots]?.number ?? 0) > number) continue;
     const slot = openSlot(ring, number);
-    for (let column = REQUESTS; column < COLUMNS; column++)
-      add(ring.counts, slot * COLUMNS + column, packedSlot[column] ?? 0);
-    ring.costs[slot] = (ring.costs[slot] ?? 0) + (packedSlot[COLUMNS] ?? 0);
-    const [first = 0, ...bins] = packedSlot.slice(COLUMNS + 1);
+    for (const [i, name] of PACKED.entries()) slot[name] += values[i] ?? 0;
+    const [first = 0, ...bins] = values.slice(PACKED.length);
     for (const [i, count] of bins.entries())
-      if (Number.isInteger(first) && first + i < DURATION_BINS && count > 0) addToBin(ring, slot, first + i, count);
+      if (Number.isInteger(first) && first + i < DURATION_BINS && count > 0)
+        addDurations(slot.durations, first + i, count);
     oldest = Math.min(oldest ?? Number.POSITIVE_INFINITY, number * ring.slotMs);
   }
   return oldest;
-}
-
-/** Returns nothing if the slot is empty. */
-function slotNumbers(ring: Ring, number: number): TrafficSums[] {
-  const slot = slotOf(ring, number);
-  const column = (index: number): number => ring.counts[slot * COLUMNS + index] ?? 0;
-  if (column(NUMBER) !== number) return [];
-  return [
-    {
-      requests: column(REQUESTS),
-      failed: column(FAILED),
-      rejected: column(REJECTED),
-      aborted: column(ABORTED),
-      mcpCalls: column(MCP_CALLS),
-      tokens: column(TOKENS),
-      cost: ring.costs[slot] ?? 0,
-      durations: durationsOf(ring, slot),
-    },
-  ];
-}
-
-function durationsOf(ring: Ring, slot: number): number[] {
-  const bins = ring.bins[slot];
-  const used = bins?.counts.findLastIndex((count) => count > 0) ?? -1;
-  return bins === undefined || used < 0 ? [] : [bins.first, ...bins.counts.subarray(0, used + 1)];
-}
-
-function openSlot(ring: Ring, number: number): number {
-  const slot = slotOf(ring, number);
-  const at = slot * COLUMNS;
-  if (ring.counts[at + NUMBER] !== number) {
-    ring.counts.fill(0, at, at + COLUMNS);
-    ring.counts[at + NUMBER] = number;
-    ring.costs[slot] = 0;
-    ring.bins[slot] = undefined;
-  }
-  return slot;
-}
-
-function addToBin(ring: Ring, slot: number, bin: number, count: number): void {
-  let bins = ring.bins[slot];
-  if (bins === undefined) {
-    const first = bin - (bin % GROWTH_BINS);
-    bins = ring.bins[slot] = { first, counts: new Uint32Array(GROWTH_BINS) };
-  } else if (bin < bins.first || bin >= bins.first + bins.counts.length) grow(bins, bin);
-  add(bins.counts, bin - bins.first, count);
-}
-
-function grow(bins: SlotBins, bin: number): void {
-  const { first, counts } = bins;
-  const from = Math.min(first, bin - (bin % GROWTH_BINS));
-  const to = Math.max(first + counts.length, bin - (bin % GROWTH_BINS) + GROWTH_BINS);
-  bins.first = from;
-  bins.counts = new Uint32Array(to - from);
-  bins.counts.set(counts, first - from);
-}
-
-function slotOf({ slots }: Pick<Ring, "slots">, number: number): number {
-  return number % slots;
-}
-
-function add(counts: Uint32Array, at: number, value: number): void {
-  counts[at] = (counts[at] ?? 0) + value;
 }
 
 const packedSlots = z.array(z.array(z.number().min(0)).min(PACKED_LENGTH.min).max(PACKED_LENGTH.max));
