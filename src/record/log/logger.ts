@@ -90,13 +90,23 @@ export function createLogging(options: {
   let redact = (line: string): string => line;
   const loggers = new Map<string, { logger: Logger; refresh(): void }>();
 
+  let lastMs = Number.NaN;
+  let lastTime = "";
+
+  /** Lines of the same millisecond share their time. */
+  function timeText(nowMs: number): string {
+    if (nowMs !== lastMs) lastTime = new Date(nowMs).toISOString();
+    lastMs = nowMs;
+    return lastTime;
+  }
+
   function loggerFor(module: string): Logger {
     const known = loggers.get(module);
     if (known) return known.logger;
     let rank = filter.levelOf(module);
     const write = (level: LogLevel, message: string, fields?: LogFields): void => {
       if (RANK[level] > rank) return;
-      const time = new Date(clock.now()).toISOString();
+      const time = timeText(clock.now());
       const line =
         format === "json"
           ? jsonLine(time, level, module, message, fields)
@@ -185,14 +195,16 @@ function jsonLine(time: string, level: string, module: string, message: string, 
   return `${escapeControls(JSON.stringify({ time, level, module, message, ...fields }))}\n`;
 }
 
-const PLAIN = /^[!#-<>-~]+$/;
-
 /**
  * Formats the value as JSON if it is empty or contains spaces, double quotes, equals signs, or characters other than
  * printable ASCII.
  */
 function quoteIfNeeded(value: string): string {
-  return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
+  for (let i = 0; i < value.length; i++) {
+    const code = value.charCodeAt(i);
+    if (code <= 0x20 || code >= 0x7f || code === 0x22 || code === 0x3d) return escapeControls(JSON.stringify(value));
+  }
+  return value === "" ? '""' : value;
 }
 
 const PAUSES_MS = [10_000, 60_000, 600_000];

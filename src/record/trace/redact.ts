@@ -626,8 +626,9 @@ function isOrdinary(secret: string): boolean {
 }
 
 function blockHash(text: string, at: number): number {
-  const [a, b, c] = [text.charCodeAt(at), text.charCodeAt(at + 1), text.charCodeAt(at + 2)];
-  return ((a * 961 + b * 31 + c) ^ (b << 7)) & (TABLE_SIZE - 1);
+  const middle = text.charCodeAt(at + 1);
+  const sum = text.charCodeAt(at) * 961 + middle * 31 + text.charCodeAt(at + 2);
+  return (sum ^ (middle << 7)) & (TABLE_SIZE - 1);
 }
 
 /** A short secret may be part of ordinary words, so it counts only at word boundaries. */
