@@ -120,20 +120,20 @@ export const RUNNING_LIMITS = {
   "Trace, logs and metrics": [
     [
       "MAX_ADDED_ATTRIBUTES",
-      "record/span-attributes.ts",
+      "record/telemetry/request-spans.ts",
       "attributes of `config.telemetry.otlp.attributes` on a span",
       "the rest is omitted",
     ],
-    ["MAX_ATTRIBUTE_CHARS", "record/span-attributes.ts", "the value of such an attribute", "cut"],
+    ["MAX_ATTRIBUTE_CHARS", "record/telemetry/request-spans.ts", "the value of such an attribute", "cut"],
     [
       "MAX_ADDED_CHARS",
-      "record/span-attributes.ts",
+      "record/telemetry/request-spans.ts",
       "the names and values of such attributes on a span",
       "the rest is omitted",
     ],
     [
       "MAX_ATTRIBUTE_DEPTH",
-      "record/span-attributes.ts",
+      "record/telemetry/request-spans.ts",
       "nested maps and lists of such an attribute",
       "deeper ones are omitted",
     ],

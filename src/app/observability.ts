@@ -13,7 +13,6 @@ import { createHistoryRecorder, type HistoryRecorder } from "../record/history-r
 import type { MetricFamily } from "../record/log/metrics.ts";
 import { registerProcessMetrics, registerThreadMetrics } from "../record/log/process-metrics.ts";
 import { createRequestRecords, type RequestRecords } from "../record/request-records.ts";
-import { compileSpanAttributes } from "../record/span-attributes.ts";
 import type { OtlpSettings, Signal } from "../record/telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../record/telemetry/telemetry.ts";
 import { HISTORY_SECONDS, type TrafficHistory } from "../record/traffic.ts";
@@ -119,9 +118,7 @@ export async function loadTelemetry(
   if (settings === undefined) return undefined;
   const { openTelemetry } = await import("../record/telemetry/telemetry.ts");
   const env = { clock, metrics, logger: logger.for("telemetry"), hostName: hostname(), ...rest };
-  const { attributes } = settings;
-  const spanAttributes = attributes && compileSpanAttributes(attributes, rest.redaction, metrics);
-  const telemetry = openTelemetry(settings, { ...env, spanAttributes });
+  const telemetry = openTelemetry(settings, env);
   return { ...telemetry, close: () => telemetry.close(CLOSE_LIMIT_MS) };
 }
 

@@ -5,12 +5,14 @@
 import { compileExpression, type Expression } from "../cel/expression.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { stringOrUndefined } from "../core/principal.ts";
-import { addLlmFields, attemptsText, type FinishedRequest, mcpServer } from "./finished-request.ts";
+import { attemptsText, type FinishedRequest, fieldAdder, LLM_FIELDS, MCP_FIELDS } from "./finished-request.ts";
 import type { LogFields, Logger, LogValue } from "./log/logger.ts";
 import { readsContent } from "./recorded-bodies.ts";
 import { type Redaction, redactJson, withoutSecrets } from "./trace/redact.ts";
 
 const FIELD_CHARS = 2_048;
+const addMcp = fieldAdder(MCP_FIELDS, "log");
+const addLlm = fieldAdder(LLM_FIELDS, "log");
 
 export interface AccessSettings {
   readonly fields?: Readonly<Record<string, string>> | undefined;
@@ -140,18 +142,8 @@ function accessFields(
     fields["apiKey.name"] = stringOrUndefined(attributes.apiKey.name);
     fields["apiKey.team"] = stringOrUndefined(attributes.apiKey.team);
   }
-  if (attributes.mcp !== undefined) {
-    fields["mcp.method"] = attributes.mcp.methodName;
-    fields["mcp.target"] = mcpServer(attributes.mcp);
-    fields["mcp.tool"] = attributes.mcp.tool?.name;
-    fields["mcp.outcome"] = attributes.mcp.outcome;
-  }
-  if (attributes.llm !== undefined) {
-    addLlmFields(fields, attributes.llm);
-    fields["llm.cost"] = attributes.llm.cost;
-    if (attributes.llm.dropped !== undefined) fields["llm.dropped"] = attributes.llm.dropped.join(",");
-    if (attributes.llm.providerCalls !== undefined) fields["llm.provider_calls"] = attributes.llm.providerCalls;
-  }
+  if (attributes.mcp !== undefined) addMcp(fields, attributes.mcp);
+  if (attributes.llm !== undefined) addLlm(fields, attributes.llm);
   const attempts = finished.attempts(redaction);
   if (attempts !== undefined) fields.attempts = attemptsText(attempts);
   if (exchange.records.spans !== undefined) {

@@ -7,6 +7,7 @@ import { describeAttempt, type Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { requestSubject } from "../core/principal.ts";
 import type { LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
+import type { Column, HistoryRow } from "./history/history-row.ts";
 import {
   type RecordedAttempt,
   type RecordedLimit,
@@ -126,53 +127,137 @@ export function llmModel({ responseModel, requestModel }: LlmAttributes): string
   return responseModel ?? requestModel;
 }
 
+/**
+ * A field of an LLM or MCP call, with its names in the outputs that have it: the access log, spans (OpenTelemetry defines
+ * most names of both), `/debug/requests`, and the history.
+ */
+export interface CallField<Call> {
+  value(call: Call): string | number | readonly string[] | undefined;
+  readonly log?: string;
+  readonly span?: string;
+  readonly record?: string;
+  readonly column?: Column;
+  /** The history stores the value multiplied by this. */
+  readonly scale?: number;
+}
+
+const same = (name: string) => ({ log: name, span: name });
+
+export const LLM_FIELDS: readonly CallField<LlmAttributes>[] = [
+  { value: ({ provider }) => provider, ...same("gen_ai.provider.name"), record: "provider", column: "provider" },
+  { value: ({ requestModel }) => requestModel, ...same("gen_ai.request.model") },
+  { value: ({ responseModel }) => responseModel, ...same("gen_ai.response.model") },
+  { value: llmModel, record: "model", column: "model" },
+  { value: ({ providerRequestId }) => providerRequestId, ...same("gen_ai.provider.request_id") },
+  {
+    value: ({ inputTokens }) => inputTokens,
+    ...same("gen_ai.usage.input_tokens"),
+    record: "inputTokens",
+    column: "input_tokens",
+  },
+  {
+    value: ({ outputTokens }) => outputTokens,
+    ...same("gen_ai.usage.output_tokens"),
+    record: "outputTokens",
+    column: "output_tokens",
+  },
+  {
+    value: ({ cachedInputTokens }) => cachedInputTokens,
+    ...same("gen_ai.usage.cache_read.input_tokens"),
+    record: "cachedTokens",
+    column: "cached_tokens",
+  },
+  {
+    value: ({ cacheCreationInputTokens }) => cacheCreationInputTokens,
+    ...same("gen_ai.usage.cache_creation.input_tokens"),
+    column: "cache_write_tokens",
+  },
+  {
+    value: ({ reasoningTokens }) => reasoningTokens,
+    ...same("gen_ai.usage.reasoning.output_tokens"),
+    column: "reasoning_tokens",
+  },
+  {
+    value: ({ cost }) => cost,
+    log: "llm.cost",
+    span: "gateway.llm.cost_usd",
+    record: "cost",
+    column: "cost_nano",
+    scale: 1e9,
+  },
+  { value: ({ dropped }) => dropped, log: "llm.dropped", record: "dropped" },
+  { value: ({ providerCalls }) => providerCalls, log: "llm.provider_calls" },
+];
+
+export const MCP_FIELDS: readonly CallField<McpAttributes>[] = [
+  {
+    value: ({ methodName }) => methodName,
+    log: "mcp.method",
+    span: "mcp.method.name",
+    record: "method",
+    column: "mcp_method",
+  },
+  { value: mcpServer, log: "mcp.target", span: "gateway.mcp.target", record: "target", column: "server" },
+  { value: ({ tool }) => tool?.name, log: "mcp.tool", span: "gen_ai.tool.name" },
+  { value: ({ prompt }) => prompt?.name, span: "gen_ai.prompt.name" },
+  { value: ({ resource }) => resource && redactUrl(resource.uri), span: "mcp.resource.uri" },
+  { value: mcpItem, record: "name", column: "tool" },
+  {
+    value: ({ sessionId }) => sessionId && shortSessionId(sessionId),
+    span: "mcp.session.id",
+    record: "session",
+    column: "session",
+  },
+  {
+    value: ({ outcome }) => outcome,
+    log: "mcp.outcome",
+    span: "gateway.mcp.outcome",
+    record: "outcome",
+    column: "mcp_outcome",
+  },
+];
+
+type Fields = Record<string, unknown>;
+
+/** Returns a function that adds the fields that one output has. */
+export function fieldAdder<Call>(
+  all: readonly CallField<Call>[],
+  output: "log" | "span",
+): (to: Fields, call: Call) => void {
+  const fields = all.flatMap(({ [output]: name, value }) => (name === undefined ? [] : [{ name, value }]));
+  return (to, call) => {
+    for (const { name, value } of fields) {
+      const one = value(call);
+      if (one !== undefined) to[name] = Array.isArray(one) ? one.join(",") : one;
+    }
+  };
+}
+
+/** The history stores absent values as zero or an empty string, so records omit both. */
+function recordFields<Call>(fields: readonly CallField<Call>[], read: (field: CallField<Call>) => unknown): Fields {
+  const record: Fields = {};
+  for (const field of fields) {
+    const value = field.record && read(field);
+    if (value) record[field.record as string] = value;
+  }
+  return record;
+}
+
 export function mcpFields(mcp: McpAttributes): NonNullable<RequestRecord["mcp"]> {
-  return defined({
-    method: mcp.methodName,
-    target: mcpServer(mcp),
-    name: mcpItem(mcp),
-    session: mcp.sessionId && shortSessionId(mcp.sessionId),
-    outcome: mcp.outcome,
-  });
+  return recordFields(MCP_FIELDS, ({ value }) => value(mcp));
 }
 
 export function llmFields(llm: LlmAttributes): NonNullable<RequestRecord["llm"]> {
-  return defined({
-    provider: llm.provider,
-    model: llmModel(llm),
-    ...nonzero({
-      inputTokens: llm.inputTokens,
-      outputTokens: llm.outputTokens,
-      cachedTokens: llm.cachedInputTokens,
-      cost: llm.cost,
-    }),
-    dropped: llm.dropped,
+  return recordFields(LLM_FIELDS, ({ value }) => value(llm));
+}
+
+/** Returns undefined for a request that was no such call. */
+export function storedFields<Call>(fields: readonly CallField<Call>[], row: HistoryRow): Fields | undefined {
+  const record = recordFields(fields, ({ column, scale = 1 }) => {
+    const stored = column && row[column];
+    return typeof stored === "number" ? stored / scale : stored;
   });
-}
-
-/** Adds the fields that the access log and spans have in common. OpenTelemetry defines the names. */
-export function addLlmFields(to: Record<string, unknown>, llm: LlmAttributes): void {
-  if (llm.provider !== undefined) to["gen_ai.provider.name"] = llm.provider;
-  if (llm.requestModel !== undefined) to["gen_ai.request.model"] = llm.requestModel;
-  if (llm.responseModel !== undefined) to["gen_ai.response.model"] = llm.responseModel;
-  if (llm.providerRequestId !== undefined) to["gen_ai.provider.request_id"] = llm.providerRequestId;
-  if (llm.inputTokens !== undefined) to["gen_ai.usage.input_tokens"] = llm.inputTokens;
-  if (llm.outputTokens !== undefined) to["gen_ai.usage.output_tokens"] = llm.outputTokens;
-  if (llm.cachedInputTokens !== undefined) to["gen_ai.usage.cache_read.input_tokens"] = llm.cachedInputTokens;
-  if (llm.cacheCreationInputTokens !== undefined)
-    to["gen_ai.usage.cache_creation.input_tokens"] = llm.cacheCreationInputTokens;
-  if (llm.reasoningTokens !== undefined) to["gen_ai.usage.reasoning.output_tokens"] = llm.reasoningTokens;
-}
-
-/** The history stores absent amounts as zero, so records omit both. */
-export function nonzero<T extends Record<string, number | undefined>>(amounts: T): Defined<T> {
-  return Object.fromEntries(Object.entries(amounts).filter(([, amount]) => amount)) as Defined<T>;
-}
-
-type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
-
-export function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
+  return Object.keys(record).length === 0 ? undefined : record;
 }
 
 function recordedAttempts(

@@ -9,25 +9,31 @@ import type { Exchange } from "../core/exchange.ts";
 import { celSource, duration } from "../core/schema.ts";
 import { readJson } from "../json/read-json.ts";
 import {
+  type CallField,
   type FinishedRequest,
-  llmModel,
-  mcpItem,
-  mcpServer,
-  nonzero,
+  LLM_FIELDS,
+  MCP_FIELDS,
   parseStep,
   recordedLimits,
   stepsText,
+  storedFields,
 } from "./finished-request.ts";
-import { chargesText, type HistoryRow, type RowValues } from "./history/history-row.ts";
-import { oneLine, shortName } from "./history/row-batch.ts";
+import {
+  COLUMN_INDEX,
+  type Column,
+  chargesText,
+  type HistoryRow,
+  type RowValue,
+  type RowValues,
+} from "./history/history-row.ts";
+import { MAX_NAME_CHARS, oneLine, shortName } from "./history/row-batch.ts";
 import { explainRequest } from "./trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "./trace/record.ts";
-import { type Redaction, shortSessionId } from "./trace/redact.ts";
+import type { Redaction } from "./trace/redact.ts";
 
 const DETAILS_INPUT = peerInput("history/details");
 const DAY_MS = 86_400_000;
 const MAX_LONG_CHARS = 1_000;
-const PER_DOLLAR = 1_000_000_000;
 
 export const historySchema = z.strictObject({
   folder: z
@@ -99,18 +105,7 @@ function historyRow(
   const { exchange } = finished;
   const { attributes, arrived, failure, upstream } = exchange;
   const { mcp, llm } = attributes;
-  const [path, host, requestId, subject, key, team, tool, model, message] = withoutCredentials(exchange, redaction, [
-    long(exchange.originalPath),
-    shortName(redaction.host(exchange.originalHost)),
-    exchange.id,
-    shortName(finished.subject ?? ""),
-    shortName(finished.key ?? ""),
-    shortName(teamExpression === undefined ? defaultTeam(attributes) : teamOf(teamExpression, exchange)),
-    shortName((mcp && mcpItem(mcp)) ?? ""),
-    shortName((llm && llmModel(llm)) ?? ""),
-    long(finished.reason ?? ""),
-  ]);
-  return [
+  const row: RowValue[] = [
     exchange.recordId,
     exchange.startedAt,
     Math.round(finished.durationMs * 1000),
@@ -121,37 +116,76 @@ function historyRow(
     exchange.route ?? "",
     attributes.backend?.name ?? "",
     shortName(arrived.method),
-    host,
-    path,
-    requestId,
+    redaction.host(exchange.originalHost),
+    exchange.originalPath,
+    exchange.id,
     exchange.clientAddress,
-    subject,
-    key,
-    team,
-    shortName(mcp?.methodName ?? ""),
-    (mcp && mcpServer(mcp)) ?? "",
-    tool,
-    mcp?.sessionId === undefined ? "" : shortSessionId(mcp.sessionId),
-    mcp?.outcome ?? "",
-    model,
-    llm?.provider ?? "",
+    finished.subject ?? "",
+    finished.key ?? "",
+    teamExpression === undefined ? defaultTeam(attributes) : teamOf(teamExpression, exchange),
+    ...NO_CALL_TEXTS,
     finished.status ?? null,
     finished.end,
     finished.result,
     failure?.code ?? "",
-    message,
-    llm?.inputTokens ?? 0,
-    llm?.outputTokens ?? 0,
-    llm?.cachedInputTokens ?? 0,
-    llm?.cacheCreationInputTokens ?? 0,
-    llm?.reasoningTokens ?? 0,
-    llm?.cost === undefined ? 0 : Math.round(llm.cost * PER_DOLLAR),
+    finished.reason ?? "",
+    ...NO_CALL_AMOUNTS,
     finished.responseBytes,
     stepsText(exchange.steps, true),
     exchange.records.spans?.traceId ?? "",
     chargesText(exchange.limits.spent),
     detailsText(finished, redaction),
   ];
+  if (mcp !== undefined) for (const { index, value } of MCP_COLUMNS) row[index] = value(mcp) ?? "";
+  if (llm !== undefined)
+    for (const { index, value, scale } of LLM_COLUMNS) {
+      const one = value(llm);
+      if (one !== undefined) row[index] = typeof one === "number" && scale !== 1 ? Math.round(one * scale) : one;
+    }
+  hideCredentials(row, exchange, redaction);
+  return row;
+}
+
+const NO_CALL_TEXTS: readonly RowValue[] = ["", "", "", "", "", "", ""];
+const NO_CALL_AMOUNTS: readonly RowValue[] = [0, 0, 0, 0, 0, 0];
+
+function columnsOf<Call>(fields: readonly CallField<Call>[]) {
+  return fields.flatMap(({ column, value, scale = 1 }) =>
+    column === undefined
+      ? []
+      : { index: COLUMN_INDEX[column], value: value as (call: Call) => RowValue | undefined, scale },
+  );
+}
+
+const MCP_COLUMNS = columnsOf(MCP_FIELDS);
+const LLM_COLUMNS = columnsOf(LLM_FIELDS);
+
+/** The columns of texts that come from the client or can quote it, with their longest values. */
+const CLIENT_TEXTS = Object.entries({
+  path: MAX_LONG_CHARS,
+  host: MAX_NAME_CHARS,
+  request_id: Number.POSITIVE_INFINITY,
+  subject: MAX_NAME_CHARS,
+  key: MAX_NAME_CHARS,
+  team: MAX_NAME_CHARS,
+  mcp_method: MAX_NAME_CHARS,
+  tool: MAX_NAME_CHARS,
+  model: MAX_NAME_CHARS,
+  message: MAX_LONG_CHARS,
+} satisfies Partial<Record<Column, number>>).map(([name, maxChars]) => ({ i: COLUMN_INDEX[name as Column], maxChars }));
+
+/** Shortens the texts of the client, and redacts the credentials of the request in them. */
+function hideCredentials(row: RowValue[], { sentPairs, credentials }: Exchange, redaction: Redaction): void {
+  let longest = 0;
+  for (const { i, maxChars } of CLIENT_TEXTS) {
+    const text = row[i] as string;
+    if (text.length > maxChars) row[i] = text.slice(0, maxChars);
+    longest = Math.max(longest, Math.min(text.length, maxChars));
+  }
+  if (!redaction.couldQuote(longest, sentPairs, credentials.secrets)) return;
+  const text = CLIENT_TEXTS.map(({ i }) => oneLine(row[i] as string)).join("\n");
+  const shown = redaction.scrub(text, sentPairs, credentials.secrets);
+  if (shown !== text) for (const [at, one] of shown.split("\n").entries()) row[CLIENT_TEXTS[at]?.i as number] = one;
 }
 
 const MAX_DETAILS_CHARS = 4_000;
@@ -191,23 +225,6 @@ export function parseDetails(text: string): Pick<RequestRecord, (typeof DETAILS)
   return text === "" ? {} : (readJson(DETAILS_INPUT, text) as Pick<RequestRecord, (typeof DETAILS)[number]>);
 }
 
-type ClientTexts = readonly [string, string, string, string, string, string, string, string, string];
-
-/** Redacts credentials of the request in texts that come from the client or can quote it. */
-function withoutCredentials(exchange: Exchange, redaction: Redaction, texts: ClientTexts): ClientTexts {
-  const { sentPairs, credentials } = exchange;
-  let longest = 0;
-  for (const { length } of texts) if (length > longest) longest = length;
-  if (!redaction.couldQuote(longest, sentPairs, credentials.secrets)) return texts;
-  const text = texts.map(oneLine).join("\n");
-  const shown = redaction.scrub(text, sentPairs, credentials.secrets);
-  return shown === text ? texts : (shown.split("\n") as unknown as ClientTexts);
-}
-
-function long(text: string): string {
-  return text.length > MAX_LONG_CHARS ? text.slice(0, MAX_LONG_CHARS) : text;
-}
-
 function defaultTeam({ apiKey, jwt }: Exchange["attributes"]): string {
   const team = apiKey?.team ?? jwt?.team;
   return typeof team === "string" ? team : "";
@@ -220,8 +237,8 @@ function teamOf(expression: Expression, exchange: Exchange): string {
 
 /** The record has no headers, policy times, or sequence number. */
 export function recordFromRow(row: HistoryRow): RequestRecord {
-  const isMcp = row.mcp_method !== "" || row.server !== "";
-  const isLlm = row.model !== "" || row.provider !== "";
+  const mcp = storedFields(MCP_FIELDS, row);
+  const llm = storedFields(LLM_FIELDS, row);
   return {
     // Sorts before all records with a sequence number.
     seq: -1,
@@ -243,30 +260,8 @@ export function recordFromRow(row: HistoryRow): RequestRecord {
     upstreamMs: null,
     subject: row.subject || null,
     isShort: true,
-    ...(isMcp
-      ? {
-          mcp: filled({
-            method: row.mcp_method,
-            target: row.server,
-            name: row.tool,
-            session: row.session,
-            outcome: row.mcp_outcome,
-          }),
-        }
-      : {}),
-    ...(isLlm
-      ? {
-          llm: {
-            ...filled({ provider: row.provider, model: row.model }),
-            ...nonzero({
-              inputTokens: row.input_tokens,
-              outputTokens: row.output_tokens,
-              cachedTokens: row.cached_tokens,
-              cost: row.cost_nano / PER_DOLLAR,
-            }),
-          },
-        }
-      : {}),
+    ...(mcp && { mcp }),
+    ...(llm && { llm }),
     steps: row.policies === "" ? [] : row.policies.split(",").map(stepOf),
     ...(row.reason === "" ? {} : { failure: failureOf(row) }),
     ...parseDetails(row.details),
@@ -290,8 +285,4 @@ function failureOf({ reason, message, result }: HistoryRow): NonNullable<Request
 function stepOf(text: string): RequestRecord["steps"][number] {
   const [phase, ...policy] = text.split(" ");
   return parseStep(phase === "gateway" || phase === "backend" ? phase : "route", policy.join(" "));
-}
-
-function filled<Fields extends Record<string, string>>(fields: Fields): Partial<Fields> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== "")) as Partial<Fields>;
 }

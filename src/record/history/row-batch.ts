@@ -132,7 +132,7 @@ export function batchRows(batch: RowBatch): RowValues[] {
 }
 
 /** Longer names, such as those of users and models, are cut off. */
-const MAX_NAME_CHARS = 200;
+export const MAX_NAME_CHARS = 200;
 
 export function shortName(text: string): string {
   return text.length > MAX_NAME_CHARS ? text.slice(0, MAX_NAME_CHARS) : text;

@@ -8,7 +8,6 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { FinishedRequest } from "../finished-request.ts";
 import type { Logger } from "../log/logger.ts";
 import type { MetricFamily, Metrics } from "../log/metrics.ts";
-import type { SpanAttributes } from "../span-attributes.ts";
 import { formatTraceparent, parseTraceparent, RequestSpans, usableTracestate } from "../trace/live-records.ts";
 import type { Redaction } from "../trace/redact.ts";
 import {
@@ -23,7 +22,7 @@ import {
   metricExport,
   type ReadableLogRecord,
 } from "./otlp-export.ts";
-import { requestSpanList } from "./request-spans.ts";
+import { compileSpanAttributes, requestSpanList } from "./request-spans.ts";
 import type { OtlpSettings, Signal } from "./settings.ts";
 import { encodeSpan } from "./span-encoder.ts";
 
@@ -47,8 +46,6 @@ export interface TelemetryEnv {
   readonly instanceId: string;
   /** Returns the metrics of all threads. */
   collectMetrics(): Promise<readonly MetricFamily[]>;
-  /** The value is undefined unless `config.telemetry.otlp.attributes` is set. */
-  readonly spanAttributes?: SpanAttributes | undefined;
   random(): number;
 }
 
@@ -88,10 +85,11 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
     ...count("logs"),
   });
   const newSpanId = (): string => ids.hex(SPAN_BYTES);
+  const added = settings.attributes && compileSpanAttributes(settings.attributes, redaction, env.metrics);
   const spanEnv = {
     redaction,
     newSpanId,
-    added: env.spanAttributes,
+    added,
     removed: new Set(settings.removeAttributes),
   };
 
@@ -110,7 +108,7 @@ export function openTelemetry(settings: OtlpSettings, env: TelemetryEnv): Teleme
 
   return {
     begin: createSampling(settings, env),
-    reads: (path) => env.spanAttributes?.reads(path) === true,
+    reads: (path) => added?.reads(path) === true,
     settled(finished) {
       const { spans: noted } = finished.exchange.records;
       if (noted === undefined) return;

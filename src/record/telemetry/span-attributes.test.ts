@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anAnsweredExchange } from "../../test/support/exchange.ts";
-import { createMetrics } from "./log/metrics.ts";
-import { compileSpanAttributes } from "./span-attributes.ts";
-import { createRedaction } from "./trace/redact.ts";
+import { anAnsweredExchange } from "../../../test/support/exchange.ts";
+import { createMetrics } from "../log/metrics.ts";
+import { createRedaction } from "../trace/redact.ts";
+import { compileSpanAttributes } from "./request-spans.ts";
 
 const MAX_COUNT = 128;
 const MAX_CHARS = 128 * 1024;
