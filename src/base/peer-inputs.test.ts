@@ -29,6 +29,12 @@ test("an input with a setting can be limited to the value of the setting, and no
   assert.throws(() => input.upTo(input.maxBytes + 1), /mcp-server\/stdio-message/);
 });
 
+test("a limit of items can only become smaller", () => {
+  const input = peerInput("guard-service/verdict");
+  assert.equal(input.upToItems(10).maxItems, 10);
+  assert.equal(input.upToItems(input.maxItems + 1).maxItems, input.maxItems);
+});
+
 test("only the list can create an input", () => {
   // @ts-expect-error: the constructor is private
   const create = (): unknown => new PeerInput("client/made-up", "JSON", { bytes: 1 }, "stream");

@@ -24,6 +24,20 @@ test("reading oversized arguments fails every time", () => {
   for (const _ of [1, 2]) assert.throws(() => read(attributes), /longer than/);
 });
 
+test("arguments are readable up to each limit, and not beyond it", () => {
+  const nested = (levels: number): unknown => (levels === 0 ? "m" : { a: nested(levels - 1) });
+  const cases: readonly (readonly [within: unknown, beyond: unknown, problem: RegExp])[] = [
+    [{ a: "x".repeat(64 * 1024 - 1) }, { a: "x".repeat(64 * 1024) }, /longer than 65536 characters/],
+    [{ ["k".repeat(64 * 1024)]: 1 }, { ["k".repeat(64 * 1024 + 1)]: 1 }, /longer than 65536 characters/],
+    [{ a: new Array(4_998).fill(1) }, { a: new Array(4_999).fill(1) }, /more than 5000 values/],
+    [nested(16), nested(17), /deeper than 16 levels/],
+  ];
+  for (const [within, beyond, problem] of cases) {
+    assert.doesNotThrow(() => read(withArguments({}, within)));
+    assert.throws(() => read(withArguments({}, beyond)), problem);
+  }
+});
+
 const SPELLINGS = ["path", "Path", "PATH", "pAth"];
 
 test("no rule can miss or confuse an argument, whatever spelling the server accepts [A26]", () => {

@@ -132,6 +132,33 @@ test("nesting beyond the limit is invalid", () => {
   );
 });
 
+test("nesting is limited at the root, below a key that is read, and below others", () => {
+  const { maxDepth } = peerInput("client/llm-request");
+  const shapes = {
+    "a list at the root": { around: 0, json: (inner: string) => inner },
+    "a key that is read": { around: 1, json: (inner: string) => `{"usage":${inner}}` },
+    "another key": { around: 1, json: (inner: string) => `{"other":${inner}}` },
+    "a list of objects": { around: 2, json: (inner: string) => `[{"message":${inner}}]` },
+  };
+  for (const [name, { around, json }] of Object.entries(shapes))
+    for (const [open, close] of [
+      ["[", "]"],
+      ['{"message":', "}"],
+    ] as const) {
+      const nested = (levels: number): string =>
+        json(`${open.repeat(levels - around)}1${close.repeat(levels - around)}`);
+      for (const pieceBytes of [1, Number.POSITIVE_INFINITY]) {
+        const problem = (levels: number) => {
+          const bytes = Buffer.from(nested(levels));
+          const pieces = pieceBytes === 1 ? [...bytes].map((byte) => Buffer.from([byte])) : [bytes];
+          return scan(pieces).scanner.invalid;
+        };
+        assert.equal(problem(maxDepth), undefined, `${name} ${open}`);
+        assert.equal(problem(maxDepth + 1), "nested too deeply", `${name} ${open}`);
+      }
+    }
+});
+
 test("skips long strings with escapes at any position", () => {
   for (let padding = 80; padding < 110; padding++) {
     const { found } = scan([

@@ -49,3 +49,23 @@ test("a key is accepted by its namespace, and without one by the standalone conf
   for (const { id } of made) assert.equal(await admin.revoke(id), true);
   assert.deepEqual(await admin.list(), []);
 });
+
+test("the cache of keys is bounded, whatever unknown keys clients send", async () => {
+  const store = createMemoryStore(systemClock);
+  let reads = 0;
+  const counted: Store = {
+    ...store,
+    get: (key) => {
+      reads += 1;
+      return store.get(key);
+    },
+  };
+  const keys = finder(counted);
+  await keys.find("gw-first");
+  await keys.find("gw-first");
+  assert.equal(reads, 1);
+  for (let i = 0; i < 10_000; i++) await keys.find(`gw-${i}`);
+  const before = reads;
+  await keys.find("gw-first");
+  assert.equal(reads, before + 1, "the first key is no longer in the cache");
+});

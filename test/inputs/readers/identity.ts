@@ -3,7 +3,6 @@ import { readForm } from "../../../src/base/form.ts";
 import { peerInput } from "../../../src/base/peer-inputs.ts";
 import { containerKeys, webIdentityKeys } from "../../../src/identity/cloud/aws.ts";
 import { googleKeySource, googleMetadataSource } from "../../../src/identity/cloud/google.ts";
-import { createInlineKeySet } from "../../../src/identity/keys/key-set.ts";
 import { readKeySet } from "../../../src/identity/keys/verification-key.ts";
 import { createClientMetadata } from "../../../src/identity/login/client-metadata.ts";
 import { parseRegistration } from "../../../src/identity/login/login-endpoints.ts";
@@ -12,6 +11,7 @@ import { createHtpasswd } from "../../../src/identity/passwords/htpasswd.ts";
 import { fetchMetadata } from "../../../src/identity/providers/discovery.ts";
 import { parseForm, requireUnique, serializeForm } from "../../../src/identity/providers/oauth-form.ts";
 import { parseToken } from "../../../src/identity/tokens/token.ts";
+import { readMembers } from "../../../src/json/read-json.ts";
 import { discoverLogin, requestTokens } from "../../../src/mcp/logins/oauth-client.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { fetched } from "../fetched.ts";
@@ -136,7 +136,7 @@ export const identityInputs = {
   }),
   "file/jwks": hostile<string>({
     shapes: keySets,
-    read: (text) => createInlineKeySet(JSON.parse(text)) !== undefined,
+    read: (text) => readKeySet(text, peerInput("file/jwks")).keys.length,
   }),
   "identity-provider/token-response": together({
     "OAuth response": hostile<string>({
@@ -154,7 +154,7 @@ export const identityInputs = {
   }),
   "identity-provider/registration": hostile<string>({
     shapes: jsonShapes((value) => `{"client_id":"a","x":${value}}`),
-    read: (text) => Object.keys(readResponse({ status: 201, body: Buffer.from(text) }).members).length,
+    read: (text) => Object.keys(readMembers(peerInput("identity-provider/registration"), text) ?? {}).length,
   }),
   "cloud-provider/credentials": hostile<string>({
     shapes: jsonShapes(credentials),

@@ -18,6 +18,7 @@ import { alternativeNames, checkCertificates } from "../../../src/http/certifica
 import { createSseParser } from "../../../src/http/sse.ts";
 import { createBrowserSessions } from "../../../src/identity/login/browser-login.ts";
 import { createKeyFinder } from "../../../src/identity/passwords/stored-keys.ts";
+import { readJson } from "../../../src/json/read-json.ts";
 import { readAck, readReport } from "../../../src/kubernetes/peer-reports.ts";
 import { parseCached } from "../../../src/llm/response-cache.ts";
 import { parsePriceCatalogue } from "../../../src/llm/usage/usage.ts";
@@ -172,7 +173,7 @@ export const recordInputs = {
   }),
   "store/api-key": hostile<string>({
     shapes: jsonShapes((value) => `{"name":"a","createdAtMs":1,"metadata":{},"models":${value}}`),
-    read: async (value) => (await createKeyFinder(storeOf(value), clock).find("gw_key")) !== undefined,
+    read: async (value) => (await createKeyFinder(storeOf(value), clock).find("gw-key")) !== undefined,
   }),
   "store/browser-session": hostile<string>({
     shapes: jsonShapes((value) => `{"claims":${value},"endsAtMs":9e15}`),
@@ -244,14 +245,14 @@ export const recordInputs = {
       ...jsonShapes((value) => `{"version":"1","isServed":true,"problems":${value}}`),
       "many policies": (n) => `{"refused":[${many(n, () => '{"policy":"p","message":"m"}', ",")}]}`,
     },
-    read: (value) => readAck(JSON.parse(value)).problems.length,
+    read: (value) => readAck(readJson(peerInput("data-plane/acknowledgment"), value)).problems.length,
   }),
   "replica/report": hostile<string>({
     shapes: {
       ...jsonShapes((value) => `{"streams":${value},"acks":[]}`),
       "many acknowledgments": (n) => `{"acks":[${many(n, (i) => `{"stream":"s${i}","sequence":1,"ack":{}}`, ",")}]}`,
     },
-    read: (value) => readReport(JSON.parse(value)).streams.length,
+    read: (value) => readReport(readJson(peerInput("replica/report"), value)).streams.length,
   }),
   "replica/mcp-message": hostile<string>({
     shapes: jsonShapes(

@@ -19,6 +19,7 @@ import { FrameReader } from "../../../src/http/h2/frame-reader.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
 import { createLookup } from "../../../src/http/lookup.ts";
 import { createClientCallback } from "../../../src/identity/login/client-callback.ts";
+import { readJson } from "../../../src/json/read-json.ts";
 import { apiError } from "../../../src/kubernetes/api-client.ts";
 import { KINDS, keptParts } from "../../../src/kubernetes/cluster-cache.ts";
 import { loadCluster } from "../../../src/kubernetes/kubeconfig.ts";
@@ -347,12 +348,13 @@ export const requestInputs = {
   "kubernetes-api/response": hostile<string>({
     shapes: lists,
     read: (text) =>
-      (JSON.parse(text) as { items: readonly object[] }).items.map((one) => keptParts(one as never, KINDS[0] as never))
-        .length,
+      (readJson(peerInput("kubernetes-api/response"), text) as { items: readonly object[] }).items.map((one) =>
+        keptParts(one as never, KINDS[0] as never),
+      ).length,
   }),
   "kubernetes-api/error": hostile<string>({
     shapes: jsonShapes((value) => `{"code":404,"message":"m","details":${value}}`),
-    read: (text) => apiError(404, JSON.parse(text)).message.length,
+    read: (text) => apiError(404, readJson(peerInput("kubernetes-api/error"), text)).message.length,
   }),
   "file/kubeconfig": hostile<string>({
     shapes: {
