@@ -290,6 +290,7 @@ function createCompiler(context: CompileContext) {
         ...guards,
         ...context.internals,
         scopeOf: innerScopes(origin),
+        serving: (action) => context.generation.serving(action),
         tls: settings.backendTls,
         protocol: backend.protocol,
       };
@@ -450,7 +451,6 @@ function compileEnv(
       const claim = claimOf(context.shared, key);
       return context.generation.acquire(key, undefined, () => open(claim), releasing(context.shared, key, close));
     },
-    serving: (action) => context.generation.serving(action),
     warn,
   };
 }

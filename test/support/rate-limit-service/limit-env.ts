@@ -97,7 +97,6 @@ export function limitEnv(owner = "route test"): LimitEnv {
       return living;
     },
     acquireShared: (_name, open) => open(claimAlone),
-    serving: (action) => action(),
     warn: (message) => warnings.push(message),
   };
 
