@@ -134,7 +134,11 @@ export const FUNCTION_GROUPS: readonly FunctionGroup[] = [
   {
     title: "Encoding",
     functions: [
-      entry("json", "The value of a JSON document.", "json(string | bytes) -> dyn"),
+      entry(
+        "json",
+        "The value of a JSON document. Reading an integer beyond 2^53 fails the expression.",
+        "json(string | bytes) -> dyn",
+      ),
       entry("toJson", "The value as a JSON string.", "toJson(dyn) -> string"),
       entry("base64.encode", "The base64 encoding.", "base64.encode(string | bytes) -> string"),
       entry("base64Encode", "The same as `base64.encode`.", "base64Encode(string | bytes) -> string"),

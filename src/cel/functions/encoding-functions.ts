@@ -8,7 +8,7 @@ import { newForm } from "../../base/form.ts";
 import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { fromCel } from "../values/output.ts";
-import { toCel } from "../values/values.ts";
+import { exactToCel, isCelMap } from "../values/values.ts";
 
 const TEXT = peerInput("client/expression-json");
 
@@ -53,7 +53,7 @@ function parseJson(text: string): CelValue {
     if (error instanceof InputError && error.problem === "items") throw new Error(`json: the text ${error.message}`);
     throw new Error("json: the text is not valid JSON");
   }
-  return toCel(value);
+  return exactToCel(value);
 }
 
 /** Accepts both alphabets and missing padding. Other characters are an error, although Node.js skips them. */
@@ -80,9 +80,7 @@ function readJwtPayload(token: string): CelValue {
   if (payload === undefined || signature === undefined || others.length > 0 || !BASE64.test(payload))
     throw new Error("unvalidatedJwtPayload: the text is not a JWT");
   const value = parseJson(Buffer.from(payload, "base64").toString("utf8"));
-  const claims = fromCel(value);
-  if (typeof claims !== "object" || claims === null || Array.isArray(claims))
-    throw new Error("unvalidatedJwtPayload: the payload is not an object");
+  if (!isCelMap(value)) throw new Error("unvalidatedJwtPayload: the payload is not an object");
   return value;
 }
 

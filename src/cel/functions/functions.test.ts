@@ -182,3 +182,28 @@ test("every documented attribute field lies under its attribute and compiles", (
     }
   }
 });
+
+test("rules do not read numbers of JSON texts that are rounded", () => {
+  const rules = [
+    "json(request.body).a.n != 7",
+    "json(bytes(request.body)).a.n != 7",
+    "has(json(request.body).a.n)",
+    "default(json(request.body).a.n, 0) != 7",
+    "json(request.body).list.exists(n, n == 7) || true",
+    "json(request.body).list[1] != 7",
+    "7 in json(request.body).list",
+    "json(request.body).a == {'n': 7}",
+    "toJson(json(request.body)) != ''",
+  ];
+  const evaluate = (source: string, n: string) =>
+    compileExpression(source).evaluate(
+      plainAttributes({ request: { body: `{"model":"m","a":{"n":${n}},"list":[1,${n}]}` } }),
+    );
+  for (const n of ["9007199254740993", "-9007199254740993", "12345678901234567890", "1e400"]) {
+    for (const rule of rules) assert.match(JSON.stringify(evaluate(rule, n)), /beyond 2\^53/, `${rule} with ${n}`);
+    assert.deepEqual(evaluate("json(request.body).model", n), { ok: true, value: "m" });
+    assert.deepEqual(evaluate("size(json(request.body).list)", n), { ok: true, value: 2 });
+  }
+  for (const n of ["9007199254740991", "0.1", "-5", "1e3"])
+    assert.deepEqual(evaluate("json(request.body).a.n != 7", n), { ok: true, value: true });
+});

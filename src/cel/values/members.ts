@@ -6,19 +6,13 @@
  */
 import type { CelError, CelValue } from "@bufbuild/cel";
 import { foldCase } from "../../json/syntax.ts";
-import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
+import { MAP_MARK, requireExact, toCel, UnreadableValue } from "./values.ts";
 
 /** Wraps objects, also inside lists, and returns other values unchanged. The result is opaque outside this folder. */
 export function celMembers(value: unknown): unknown {
   if (typeof value === "number") requireExact(value);
   if (typeof value !== "object" || value === null) return value;
   return Array.isArray(value) ? value.map(celMembers) : new MemberMap(value as Readonly<Record<string, unknown>>);
-}
-
-/** The digits of fractions are rounded everywhere, but integers can be identifiers. */
-function requireExact(value: number): void {
-  if (Number.isSafeInteger(value) || (!Number.isInteger(value) && Number.isFinite(value))) return;
-  throw new UnreadableValue(`the number ${value} is beyond 2^53, so it may not be the exact value`);
 }
 
 class MemberMap {

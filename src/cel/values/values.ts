@@ -52,36 +52,51 @@ export function toCel(value: unknown): CelValue {
   }
 }
 
+/** Like `toCel`, for text of a peer: reading a number that `JSON.parse` rounds fails the whole evaluation. */
+export function exactToCel(value: unknown): CelValue {
+  if (typeof value === "number") requireExact(value);
+  if (typeof value !== "object" || value === null) return toCel(value);
+  return Array.isArray(value) ? jsonList(value, exactToCel) : jsonMap(value, exactToCel);
+}
+
+/** The digits of fractions are rounded everywhere, but integers can be identifiers. */
+export function requireExact(value: number): void {
+  if (Number.isSafeInteger(value) || (!Number.isInteger(value) && Number.isFinite(value))) return;
+  throw new UnreadableValue(`the number ${value} is beyond 2^53, so it may not be the exact value`);
+}
+
 export function emptyMap(): CelMap {
-  return jsonMap({});
+  return jsonMap({}, toCel);
 }
 
 function objectToCel(value: object): CelValue {
-  if (Array.isArray(value)) return jsonList(value);
+  if (Array.isArray(value)) return jsonList(value, toCel);
   if (isCelMap(value) || isCelList(value)) return value;
   if (UINT_MARK in value || TYPE_MARK in value) return value as unknown as CelValue;
   if (value instanceof Uint8Array || library().isReflectMessage(value)) return value;
   if (value instanceof Date) return library().timestamp(value);
-  return jsonMap(value);
+  return jsonMap(value, toCel);
 }
 
-function jsonMap(value: object): CelMap {
-  return new JsonMap(value as Record<string, unknown>) as unknown as CelMap;
+type Convert = (value: unknown) => CelValue;
+
+function jsonMap(value: object, convert: Convert): CelMap {
+  return new JsonMap(value as Record<string, unknown>, convert) as unknown as CelMap;
 }
 
-function jsonList(value: readonly unknown[]): CelList {
-  return new JsonList(value) as unknown as CelList;
+function jsonList(value: readonly unknown[], convert: Convert): CelList {
+  return new JsonList(value, convert) as unknown as CelList;
 }
 
 /** Thrown for ambiguous values. It fails the whole evaluation, even inside `||` or `default()`. */
 export class UnreadableValue extends Error {}
 
 /** Converts exceptions other than UnreadableValue to evaluation errors, so that `default()` can handle them. */
-function readProperty(owner: Record<string, unknown>, key: string): CelValue | CelError | undefined {
+function readProperty(owner: Record<string, unknown>, key: string, convert: Convert): CelValue | CelError | undefined {
   try {
     if (!Object.hasOwn(owner, key)) return undefined;
     const value = owner[key];
-    return value === undefined || typeof value === "function" ? undefined : toCel(value);
+    return value === undefined || typeof value === "function" ? undefined : convert(value);
   } catch (error) {
     if (error instanceof UnreadableValue) throw error;
     return evaluationError(error instanceof Error ? error.message : "the value cannot be read");
@@ -90,9 +105,11 @@ function readProperty(owner: Record<string, unknown>, key: string): CelValue | C
 
 class JsonMap {
   readonly #owner: Record<string, unknown>;
+  readonly #convert: Convert;
 
-  constructor(owner: Record<string, unknown>) {
+  constructor(owner: Record<string, unknown>, convert: Convert) {
     this.#owner = owner;
+    this.#convert = convert;
   }
 
   get [MAP_MARK](): true {
@@ -104,7 +121,7 @@ class JsonMap {
   }
 
   get(key: unknown): CelValue | CelError | undefined {
-    return typeof key === "string" ? readProperty(this.#owner, key) : undefined;
+    return typeof key === "string" ? readProperty(this.#owner, key, this.#convert) : undefined;
   }
 
   has(key: unknown): boolean | CelError {
@@ -113,12 +130,12 @@ class JsonMap {
   }
 
   keys(): string[] {
-    return Object.keys(this.#owner).filter((key) => readProperty(this.#owner, key) !== undefined);
+    return Object.keys(this.#owner).filter((key) => readProperty(this.#owner, key, this.#convert) !== undefined);
   }
 
   *entries(): IterableIterator<[string, CelValue]> {
     for (const key of Object.keys(this.#owner)) {
-      const value = readProperty(this.#owner, key);
+      const value = readProperty(this.#owner, key, this.#convert);
       if (isCelError(value)) throw value;
       if (value !== undefined) yield [key, value];
     }
@@ -139,9 +156,11 @@ class JsonMap {
 
 class JsonList {
   readonly #items: readonly unknown[];
+  readonly #convert: Convert;
 
-  constructor(items: readonly unknown[]) {
+  constructor(items: readonly unknown[], convert: Convert) {
     this.#items = items;
+    this.#convert = convert;
   }
 
   get [LIST_MARK](): true {
@@ -153,11 +172,13 @@ class JsonList {
   }
 
   get(index: number): CelValue | undefined {
-    return Number.isInteger(index) && index >= 0 && index < this.size ? toCel(this.#items[index] ?? null) : undefined;
+    return Number.isInteger(index) && index >= 0 && index < this.size
+      ? this.#convert(this.#items[index] ?? null)
+      : undefined;
   }
 
   *values(): IterableIterator<CelValue> {
-    for (const item of this.#items) yield toCel(item ?? null);
+    for (const item of this.#items) yield this.#convert(item ?? null);
   }
 
   [Symbol.iterator](): IterableIterator<CelValue> {
