@@ -392,6 +392,7 @@ test("held messages stay within the limit, and their release resumes messages th
         if (release !== undefined) held.push({ bytes: bytes * 3, release });
         assert.equal(release !== undefined, isOnlyOne || heldBytes() + (release ? 0 : bytes * 3) <= 100);
         assert.equal(pool.usedBytes, heldBytes());
+        assert.equal(server.bytes, heldBytes(), "held messages count toward the share of their server");
       }
       if (held.length === 0) return;
       let isResumed = false;

@@ -440,3 +440,10 @@ test("a text is scrubbed if it is long enough to quote a credential", () => {
   assert.equal(redaction.couldQuote(20, ["accept", "x"], ["0123456789"]), true);
   assert.equal(redaction.couldQuote(20, ["accept", "x"], ["short"]), false);
 });
+
+test("the credentials of a URL are collected as sent and decoded, so that their copies are hidden", () => {
+  const found: string[] = [];
+  const shown = redactUrl("https://us%65r:p%40ss@a.example/x?api%5Fkey=k%2B1&version=2&token=t2#access_token=f", found);
+  assert.deepEqual(found, ["p%40ss", "p@ss", "k%2B1", "k+1", "t2", "t2"]);
+  for (const secret of ["p%40ss", "k%2B1", "t2", "=f", "us%65r"]) assert.ok(!shown.includes(secret), shown);
+});
