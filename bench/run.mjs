@@ -1,7 +1,6 @@
 /**
- * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|history|access|scale|start|against|peers|rehearse|report|steady|streams|tail|translate|
- * warm-up|work …]
- * [--quick]`: compares programs or builds in one run, mostly by CPU time. Run it on an idle machine.
+ * `npm run bench [-- against|features|history|mcp|peers|rehearse|report|scale|start|steady|streams|tail|translate|warm-up|
+ * work …] [--quick]`: compares programs or builds in one run, mostly by CPU time. Run it on an idle machine.
  */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -14,7 +13,7 @@ const quick = process.argv.includes("--quick");
 
 installIfMissing();
 step("build", process.execPath, ["scripts/build.mjs"]);
-for (const name of names.length > 0 ? names : ["http"]) {
+for (const name of names.length > 0 ? names : ["peers"]) {
   const file = join(here, name, "run.mjs");
   if (!existsSync(file)) {
     console.error(`there is no bench named ${name}`);

@@ -1,6 +1,5 @@
 /**
- * Measures the cost of the history for chat requests (off and SQLite), by the CPU time of the thread that serves
- * requests and of the whole process, and the time of a report over a million rows of 30 days.
+ * Measures the time of a usage report over a million rows of 30 days in the history.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,14 +7,11 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { bundleOptions } from "../../scripts/bundle.mjs";
-import { compare, median } from "../support/compare.mjs";
-import { mainThreadMicros } from "../support/cpu.mjs";
-import { httpRequest, sendLoad } from "../support/load.mjs";
+import { median } from "../support/compare.mjs";
 import { freePort, start } from "../support/process.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
-const OFF = "history off";
 const ROWS = 1_000_000;
 const DAYS = 30;
 const HOUR_MS = 3_600_000;
@@ -23,50 +19,9 @@ const HOUR_MS = 3_600_000;
 export async function benchHistory({ quick = false } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-bench-history-"));
   try {
-    await benchChat(folder, quick);
     await benchReport(folder, quick ? ROWS / 10 : ROWS);
   } finally {
     rmSync(folder, { recursive: true, force: true });
-  }
-}
-
-async function benchChat(folder, quick) {
-  const running = [];
-  try {
-    const providerPort = await freePort();
-    running.push(
-      await start(process.execPath, [join(here, "../llm/provider.mjs"), String(providerPort)], providerPort),
-    );
-    const contestants = [];
-    for (const name of [OFF, "history off (again)", "history on"]) {
-      const port = await freePort();
-      const history = name === "history on" ? `, history: { folder: "${join(folder, "chat")}" }` : "";
-      const file = join(folder, `${port}.yaml`);
-      writeFileSync(file, config(port, providerPort, history));
-      const started = await start(process.execPath, [join(root, "dist/gateway.js"), "-f", file], port);
-      running.push(started);
-      contestants.push({ name, ...started });
-    }
-    const body = JSON.stringify({ model: "small", messages: [{ role: "user", content: "word ".repeat(130) }] });
-    const headers = { authorization: `Bearer ${"b".repeat(160)}` };
-    const options = {
-      contestants,
-      warmUp: quick ? 4000 : 12_000,
-      rounds: quick ? 5 : 9,
-      perRound: 2000,
-      baseline: OFF,
-      run: ({ port }, count) =>
-        sendLoad({
-          port,
-          connections: 32,
-          count,
-          request: httpRequest({ method: "POST", path: "/v1/chat/completions", body, headers }),
-        }),
-    };
-    await compare({ ...options, title: "chat JSON, 1 KB: the thread that serves requests", cpu: mainThreadMicros });
-    await compare({ ...options, title: "chat JSON, 1 KB: the whole process" });
-  } finally {
-    for (const one of running) await one.stop();
   }
 }
 
@@ -150,12 +105,4 @@ function aRow(columns, index, rows, now) {
     response_bytes: 400,
   };
   return columns.map((name) => row[name] ?? "");
-}
-
-function config(port, providerPort, history) {
-  return `config: { adminAddr: off, logging: { level: "info,access=off" }${history} }
-gateways: { default: { port: ${port}, address: 127.0.0.1 } }
-routes:
-  - backends: [{ ai: { provider: { openAI: {} }, auth: { key: ${"k".repeat(56)} }, hostOverride: "127.0.0.1:${providerPort}" } }]
-`;
 }

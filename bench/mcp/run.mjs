@@ -3,60 +3,50 @@
  * memory per idle session, and the time until `initialize` responds.
  */
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { compare, median } from "../support/compare.mjs";
+import { withContestants } from "../support/contestants.mjs";
 import { residentBytes } from "../support/cpu.mjs";
-import { freePort, start } from "../support/process.mjs";
+import { ECHO } from "../support/workloads.mjs";
+import { gatewayRoute } from "../work/config.mjs";
 import { makeCalls, openSession, post } from "./calls.mjs";
 import { peers } from "./peers.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const root = join(here, "../..");
-const server = [process.execPath, join(here, "echo-server.mjs")];
+const GATEWAY = join(here, "../..", process.env.BENCH_DIST ?? "dist", "gateway.js");
+const BARE = "bare bridge";
 const collecting = ["--expose-gc", "--import", join(here, "collect-on-signal.mjs")];
 const IDLE_SESSIONS = 400;
 
 export async function benchMcp({ quick = false } = {}) {
   // A certificate bundle costs every start of Node tens of milliseconds.
   delete process.env.NODE_EXTRA_CA_CERTS;
-  const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
-  const running = [];
-  try {
-    const contestants = [];
-    const add = async (name, args, port) => {
-      try {
-        const started = await start(process.execPath, [...collecting, ...args], port);
-        running.push(started);
-        contestants.push({ name, ...started, sessions: [] });
-      } catch (error) {
-        console.log(`${name} did not start: ${error.message}`);
-      }
-    };
-    const barePort = await freePort();
-    await add("bare bridge", [join(here, "bare-bridge.mjs"), String(barePort), ...server], barePort);
-    for (const [name, level] of [
-      ["gateway, access log off", "warn,access=off"],
-      ["gateway, access log on", "info"],
-    ]) {
-      const port = await freePort();
-      const file = join(folder, `${level.length}.yaml`);
-      writeFileSync(file, config(port, level));
-      await add(name, [join(root, process.env.BENCH_DIST ?? "dist", "gateway.js"), "-f", file], port);
-    }
-    if (!quick) {
-      for (const peer of peers()) {
-        const port = await freePort();
-        await add(peer.name, peer.args(port, server), port);
-      }
-    }
-
-    for (const contestant of contestants) {
-      for (let i = 0; i < 8; i++) contestant.sessions.push(await openSession(contestant.port));
-    }
+  const node = (name, args, configure) => ({
+    name,
+    command: process.execPath,
+    args: (file, place) => [...collecting, ...args(file, place)],
+    configure,
+  });
+  const gateway = (name, level) =>
+    node(
+      name,
+      (file) => [GATEWAY, "-f", file],
+      ({ port }) => config(port, level),
+    );
+  const programs = [
+    node(BARE, (_file, { port }) => [join(here, "bare-bridge.mjs"), String(port), ...ECHO]),
+    gateway("gateway, access log off", "warn,access=off"),
+    gateway("gateway, access log on", "info"),
+    ...(quick ? [] : peers()).map((peer) => node(peer.name, (_file, { port }) => peer.args(port, ECHO))),
+  ];
+  const configure = (program, place) => program.configure?.(place) ?? "";
+  const prepare = async (contestant) => {
+    contestant.sessions = [];
+    for (let i = 0; i < 8; i++) contestant.sessions.push(await openSession(contestant.port));
+  };
+  await withContestants({ programs, values: {}, configure, prepare }, async (contestants) => {
     // The first warms the code up too: all that a call can meet is compiled when the measuring begins.
     const workloads = [
       ["tools/call, 1 in flight", 1, 1, 1500, 20_000],
@@ -72,15 +62,12 @@ export async function benchMcp({ quick = false } = {}) {
         perRound,
         run: (contestant, count) =>
           makeCalls({ port: contestant.port, sessions: contestant.sessions.slice(0, sessions), connections, count }),
-        baseline: "bare bridge",
+        baseline: BARE,
       });
     }
     await timeToFirstByte(contestants, quick ? 10 : 40);
     await idleMemory(contestants);
-  } finally {
-    for (const one of running) await one.stop();
-    rmSync(folder, { recursive: true, force: true });
-  }
+  });
 }
 
 /** In turns, so that drift of the machine meets all alike. */
@@ -105,7 +92,7 @@ async function firstByte(port) {
 function childAlone() {
   return new Promise((resolve) => {
     const startMs = performance.now();
-    const child = spawn(server[0], server.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
+    const child = spawn(ECHO[0], ECHO.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
     child.stdout.once("data", () => {
       resolve(performance.now() - startMs);
       child.stdin.end();
@@ -145,17 +132,6 @@ async function residentAfterCollection(pid) {
 }
 
 function config(port, level) {
-  return JSON.stringify({
-    config: { adminAddr: "off", logging: { level } },
-    gateways: { default: { port, address: "127.0.0.1" } },
-    routes: [
-      {
-        backends: [
-          {
-            mcp: { maxChildren: 10_000, targets: [{ name: "echo", stdio: { cmd: server[0], args: server.slice(1) } }] },
-          },
-        ],
-      },
-    ],
-  });
+  const targets = [{ name: "echo", stdio: { cmd: ECHO[0], args: ECHO.slice(1) } }];
+  return gatewayRoute({ port, backend: { mcp: { maxChildren: 10_000, targets } }, config: { logging: { level } } });
 }

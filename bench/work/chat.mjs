@@ -23,7 +23,7 @@ const guard = () => ({
 
 const GUARDED = {
   title: "chat with guards, token budget, history, and OTLP",
-  backends: { backendPort: [PROVIDER], collectorPort: [join(bench, "telemetry/sink.mjs")] },
+  backends: { backendPort: [PROVIDER], collectorPort: [join(bench, "features/sink.mjs")] },
   configure: {
     gateway: ({ port, backendPort, collectorPort, folder }) =>
       gatewayRoute({
