@@ -15,7 +15,7 @@ if (folder === undefined) {
   process.stderr.write("usage: npm run import-table -- <folder with configurations of agentgateway>\n");
   process.exit(2);
 }
-const { importAgentgateway, dropInvalid, loadConfig, readSource, yamlText } = await loadCode();
+const { importAgentgateway, dropInvalid, finish, loadConfig, loadForeign, readSource, yamlText } = await loadCode();
 
 const files = readdirSync(folder).filter((name) => /\.ya?ml$/.test(name));
 const total = { files: files.length, valid: 0, complete: 0, direct: 0 };
@@ -24,14 +24,15 @@ for (const file of files) {
   const variables = Object.fromEntries([...text.matchAll(/\$\{?(\w+)/g)].map(([, name]) => [name, "1"]));
   const check = (config, environment = {}) => {
     const source = { file, text: yamlText(config) };
-    const loaded = loadConfig([source], { ...variables, ...environment }, { isOwnFormatOnly: true });
+    const loaded = finish(loadConfig([source], { ...variables, ...environment }));
     return loaded.ok ? [] : loaded.problems;
   };
   const conversion = importAgentgateway(readSource(text));
   dropInvalid(conversion, check);
   const isValid = check(conversion.config).length === 0;
   const lost = [...conversion.leftOut, ...conversion.closed.map((line) => `closed: ${line}`)];
-  const isDirect = loadConfig([{ file, text }], variables).ok;
+  const sources = [{ file, text }];
+  const isDirect = finish(loadForeign(finish(loadConfig(sources, variables)), sources, variables)).ok;
   total.valid += Number(isValid);
   total.complete += Number(isValid && lost.length === 0);
   total.direct += Number(isDirect);
@@ -53,6 +54,8 @@ async function loadCode() {
         resolveDir: join(root, "src"),
         contents: `export { importAgentgateway } from "./config/import/agentgateway.ts";
 export { dropInvalid } from "./config/import/drop-invalid.ts";
+export { finish } from "./base/sliced-work.ts";
+export { loadForeign } from "./config/load/foreign-config.ts";
 export { loadConfig } from "./config/load/load.ts";
 export { yamlText } from "./base/yaml-text.ts";
 import { peerInput } from "./base/peer-inputs.ts";

@@ -8,6 +8,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { parse } from "yaml";
+import { finish } from "../src/base/sliced-work.ts";
 import { loadConfig } from "../src/config/load/load.ts";
 import { ERRORS } from "../src/core/errors.ts";
 
@@ -127,7 +128,7 @@ test("configurations in the text that call themselves config.yaml load", () => {
   for (const page of pages) {
     for (const [, text] of read(page).matchAll(/```yaml\n(# config\.yaml\n[\s\S]*?)```/g)) {
       count += 1;
-      const loaded = loadConfig([{ file: page, text: text as string }], {});
+      const loaded = finish(loadConfig([{ file: page, text: text as string }], {}));
       assert.ok(
         loaded.ok,
         loaded.ok ? "" : `${page}: ${loaded.problems.map((problem) => problem.toLine()).join("\n")}`,

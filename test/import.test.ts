@@ -7,6 +7,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../src/base/clock.ts";
+import { finish } from "../src/base/sliced-work.ts";
 import { runGwctl } from "../src/cli/gwctl.ts";
 import type { Terminal } from "../src/cli/terminal/terminal.ts";
 import { loadConfig } from "../src/config/load/load.ts";
@@ -44,7 +45,7 @@ function problemsOf(text: string): string[] {
   const values = ["1", "https://example.com"];
   const results = values.map((value) => {
     const names = [...text.matchAll(/\$\{(\w+)\}/g)].map(([, name = ""]) => [name, value] as const);
-    const loaded = loadConfig([{ file: "imported", text }], Object.fromEntries(names));
+    const loaded = finish(loadConfig([{ file: "imported", text }], Object.fromEntries(names)));
     return loaded.ok ? [] : loaded.problems.map((problem) => problem.toLine());
   });
   return results.find((one) => one.length === 0) ?? results.flat();
@@ -76,7 +77,7 @@ for (const { kind, file, golden } of cases) {
     assert.equal(out, readFileSync(golden, "utf8"));
     const found = await imported(undefined, file);
     const text = readFileSync(file, "utf8");
-    if (loadConfig([{ file, text }], {}, { isOwnFormatOnly: true }).ok) assert.match(found.err, /already/);
+    if (finish(loadConfig([{ file, text }], {})).ok) assert.match(found.err, /already/);
     else assert.deepEqual(found, { code, out, err }, "the kind is found from the file");
   });
 }

@@ -365,18 +365,8 @@ export const RUNNING_LIMITS = {
     ],
     ["MAX_KEY_BYTES", "store/store.ts", "a key", "the operation is rejected"],
     ["MAX_VALUE_BYTES", "store/store.ts", "a value", "the operation is rejected"],
-    [
-      "MAX_NAMES",
-      "app/reload-changes.ts",
-      "names of one kind of change in the log line of a reload",
-      "others are counted",
-    ],
-    [
-      "MAX_COMPARED_ROUTES",
-      "app/reload-changes.ts",
-      "routes of a configuration whose changes a reload logs",
-      "not logged",
-    ],
+    ["MAX_NAMES", "app/reload.ts", "names of one kind of change in the log line of a reload", "others are counted"],
+    ["MAX_COMPARED_ROUTES", "app/reload.ts", "routes of a configuration whose changes a reload logs", "not logged"],
     ["MAX_CHECKED", "identity/access/access-rules.ts", "rules that the explanation of a denial lists", "left out"],
     [
       "MAX_GAPS",

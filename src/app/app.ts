@@ -21,7 +21,6 @@ import { loadAtStart, openConfiguredStore } from "./load-at-start.ts";
 import { checkHistory, type Measuring, startMeasuring } from "./observability.ts";
 import { operatorEndpoints } from "./operator-endpoints.ts";
 import { createReloads, followCluster, watchConfig } from "./reload.ts";
-import { reloadChanges } from "./reload-changes.ts";
 import { openServices, type Services } from "./services.ts";
 import { createShutdown, drainBackends, type Shutdown, suspendedCallsEnded, within } from "./shutdown.ts";
 import { asStartError } from "./start-error.ts";
@@ -94,10 +93,9 @@ async function serve(options: AppOptions, services: Services, shutdown: Shutdown
       metrics,
       sources: sources.names,
       begin: resources.begin,
-      prepare: loader.nextInSlices,
+      load: loader.load,
       apply: listeners.apply,
       isShuttingDown: () => shutdown.hasBegun,
-      changes: reloadChanges,
     },
     config,
   );

@@ -8,9 +8,11 @@ import { fakeClock } from "../../test/support/fake-clock.ts";
 import { collectAllGarbage } from "../../test/support/garbage.ts";
 import { createPreview } from "../admin/ui/preview.ts";
 import { LivingObjects } from "../base/living-objects.ts";
+import { finish } from "../base/sliced-work.ts";
 import type { SourceText } from "../config/load/load.ts";
+import type { PreparedConfig } from "../config/prepare.ts";
 import { readTraffic } from "../record/recorded-request.ts";
-import { createConfigLoader, type Loaded } from "./config-loader.ts";
+import { createConfigLoader } from "./config-loader.ts";
 import { runAccessReview } from "./rehearsal/access.ts";
 import { rehearse } from "./rehearsal/rehearse.ts";
 import { openServices } from "./services.ts";
@@ -37,7 +39,7 @@ test("resources that survive a reload retain neither the configuration nor the d
   const sources = { read: () => [{ file: "config.json", text }], paths: () => [], content: () => "" };
   const loader = createConfigLoader(services, { sources, uiSource, thread: "main", shared: () => undefined });
   const first = services.resources.begin();
-  let running = loader.begin(first) as Loaded;
+  let running = finish(loader.load(first)) as PreparedConfig;
   assert.ok(running.ok, JSON.stringify(running));
   first.commit();
   // The document and the topology of the configuration that is served.
@@ -45,7 +47,7 @@ test("resources that survive a reload retain neither the configuration nor the d
     await livingAfter(4 * SPREAD, (version, living) => {
       text = everyResource(version, { tests: TEST });
       const generation = services.resources.begin();
-      running = loader.next(generation, running) as Loaded;
+      running = finish(loader.load(generation, running)) as PreparedConfig;
       assert.ok(running.ok);
       generation.commit();
       living.add(running.topology);

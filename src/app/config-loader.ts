@@ -5,21 +5,19 @@
 import type { UiSource } from "../backends/ui/source.ts";
 import { LivingObjects } from "../base/living-objects.ts";
 import type { SharedMemory } from "../base/shared-memory.ts";
-import { finish, runInSlices, type Steps } from "../base/sliced-work.ts";
+import { finish, type Steps } from "../base/sliced-work.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
 import type { Sources, SourceText } from "../config/load/load.ts";
-import { type Prepared, type PreviousConfig, prepareConfigInSteps } from "../config/prepare.ts";
-import { fileMark } from "../config/watch.ts";
+import { type Prepared, type PreparedConfig, type PreviousConfig, prepareConfig } from "../config/prepare.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import type { ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { Redaction } from "../record/trace/redact.ts";
 import type { Services } from "./services.ts";
 import { asStartError, StartError } from "./start-error.ts";
-
-export type Loaded = Extract<Prepared, { ok: true }>;
+import { fileMark } from "./watch.ts";
 
 export interface FirstLoad {
-  readonly config: Loaded;
+  readonly config: PreparedConfig;
   readonly content: string;
   /** Commits the resources, once the listeners serve the configuration. */
   serves(): void;
@@ -29,12 +27,11 @@ export interface FirstLoad {
 export interface ConfigLoader {
   /** Throws a StartError if the configuration is invalid. */
   first(): FirstLoad;
-  /** Compiles the first configuration of a worker thread. The caller commits or discards the generation. */
-  begin(generation: ConfigGeneration): Prepared;
-  /** Throws if the sources cannot be read. */
-  next(generation: ConfigGeneration, before: Loaded): Prepared;
-  /** Like `next`, but lets other work run while a large configuration is parsed. Rejects if `next` would throw. */
-  nextInSlices(generation: ConfigGeneration, before: Loaded): Promise<Prepared>;
+  /**
+   * Compiles the current sources to follow `before`, if there is a configuration before. The caller commits or discards
+   * the generation. Throws if the sources cannot be read.
+   */
+  load(generation: ConfigGeneration, before?: PreparedConfig): Steps<Prepared>;
   paths(): string[];
   /** Returns the `fileMark` of each file that the configuration names, taken when the last load read it. */
   marks(): ReadonlyMap<string, string>;
@@ -66,10 +63,11 @@ export function createConfigLoader(
   let readFiles: ReadonlyMap<string, string> = new Map();
   let texts: readonly SourceText[] = [];
   const content = (): string => sources.content(readFiles.keys());
-  function* prepareInSteps(
-    generation: ConfigGeneration,
+  /** Resources can retain the parameters of this generator, so the configuration before is not one of them. */
+  function* loadAfter(
+    previous: PreviousConfig | undefined,
     redaction: Redaction | undefined,
-    previous?: PreviousConfig,
+    generation: ConfigGeneration,
   ): Steps<Prepared> {
     const files = new Map<string, string>();
     const context = {
@@ -94,21 +92,22 @@ export function createConfigLoader(
     };
     try {
       texts = sources.read();
-      const prepared = yield* prepareConfigInSteps(texts, context, previous);
+      const prepared = yield* prepareConfig(texts, context, previous);
       if (prepared.ok) generations.add(prepared.topology);
       return prepared;
     } finally {
       readFiles = files;
     }
   }
-  const first = (generation: ConfigGeneration): Prepared => finish(prepareInSteps(generation, undefined));
-  const next = (generation: ConfigGeneration, { settings, topology, resources }: Loaded): Steps<Prepared> =>
-    prepareInSteps(generation, settings.redaction, { isServing: topology.listeners.length > 0, resources });
+  const load = (generation: ConfigGeneration, before?: PreparedConfig): Steps<Prepared> => {
+    const previous = before && { isServing: before.topology.listeners.length > 0, resources: before.resources };
+    return loadAfter(previous, before?.settings.redaction, generation);
+  };
   return {
     first() {
       const generation = services.resources.begin();
       try {
-        const config = first(generation);
+        const config = finish(load(generation));
         if (!config.ok) throw new StartError(config.problems);
         return { config, content: content(), ...settled(generation) };
       } catch (error) {
@@ -116,9 +115,7 @@ export function createConfigLoader(
         throw asStartError(error);
       }
     },
-    begin: first,
-    next: (generation, before) => finish(next(generation, before)),
-    nextInSlices: (generation, before) => runInSlices(next(generation, before), () => false),
+    load,
     paths: () => [...sources.paths(), ...readFiles.keys()],
     marks: () => readFiles,
     content,

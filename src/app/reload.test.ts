@@ -2,12 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
-import type { Prepared, ProcessSettings } from "../config/prepare.ts";
+import type { Prepared, PreparedConfig, ProcessSettings } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
 import { silentLogger } from "../record/log/logger.ts";
 import { createMetrics } from "../record/log/metrics.ts";
 import { createRedaction } from "../record/trace/redact.ts";
-import type { Loaded } from "./config-loader.ts";
 import { createReloads } from "./reload.ts";
 
 const redaction = createRedaction([]);
@@ -17,7 +16,7 @@ function settingsOf(drainTimeout: number): ProcessSettings {
   return { process: { drainTimeout } as ProcessSettings["process"], places, folder: "/", redaction };
 }
 
-function config(changes: Partial<Loaded> = {}): Loaded {
+function config(changes: Partial<PreparedConfig> = {}): PreparedConfig {
   return {
     ok: true,
     topology: { listeners: [] },
@@ -34,13 +33,13 @@ function config(changes: Partial<Loaded> = {}): Loaded {
 }
 
 interface Setup {
-  readonly first?: Loaded;
-  prepare?(): Prepared | Promise<Prepared>;
+  readonly first?: PreparedConfig;
+  load?(): Prepared;
   apply?(topology: Topology): Promise<void>;
   isShuttingDown?(): boolean;
 }
 
-function setUp({ first = config(), prepare, apply, isShuttingDown }: Setup) {
+function setUp({ first = config(), load, apply, isShuttingDown }: Setup) {
   const lines: string[] = [];
   const ends: string[] = [];
   const metrics = createMetrics();
@@ -59,10 +58,12 @@ function setUp({ first = config(), prepare, apply, isShuttingDown }: Setup) {
       metrics,
       sources: ["config.yaml"],
       begin: () => generation,
-      prepare: prepare ?? (() => config()),
+      *load() {
+        yield;
+        return load?.() ?? config();
+      },
       apply: apply ?? (() => Promise.resolve()),
       isShuttingDown: isShuttingDown ?? (() => false),
-      changes: () => ({ changed: "route shop" }),
     },
     first,
   );
@@ -71,20 +72,20 @@ function setUp({ first = config(), prepare, apply, isShuttingDown }: Setup) {
 
 test("a good configuration takes the place of the running one", async () => {
   const next = config({ warnings: ["look here"] });
-  const { reloads, lines, ends, first } = setUp({ prepare: () => next });
+  const { reloads, lines, ends, first } = setUp({ load: () => next });
   assert.equal(reloads.running(), first);
   await reloads.reload();
   assert.equal(reloads.running().topology, next.topology);
   assert.deepEqual(ends, ["commit"]);
   assert.equal(reloads.state().generation, 2);
   assert.deepEqual(reloads.state().warnings, ["look here"]);
-  assert.deepEqual(lines, ["warn look here", 'info configuration loaded {"generation":2,"changed":"route shop"}']);
+  assert.deepEqual(lines, ["warn look here", 'info configuration loaded {"generation":2,"changed":"nothing"}']);
 });
 
 test("the new configuration is what the listeners serve before it counts as running", async () => {
   const next = config();
   const { reloads, first } = setUp({
-    prepare: () => next,
+    load: () => next,
     async apply(topology) {
       assert.equal(topology, next.topology);
       assert.equal(reloads.running(), first);
@@ -95,11 +96,11 @@ test("the new configuration is what the listeners serve before it counts as runn
 });
 
 const refusals: [name: string, setup: Setup, problems: string[]][] = [
-  ["has problems", { prepare: () => ({ ok: false, problems: ["one", "two"] }) }, ["one", "two"]],
+  ["has problems", { load: () => ({ ok: false, problems: ["one", "two"] }) }, ["one", "two"]],
   [
     "cannot be read",
     {
-      prepare() {
+      load() {
         throw new Error("no such file");
       },
     },
@@ -126,7 +127,7 @@ for (const [name, setup, problems] of refusals) {
 test("after a refusal, the next good configuration is compared with the one that runs", async () => {
   const first = config({ security: ["route a: jwtAuth"] });
   const outcomes: Prepared[] = [{ ok: false, problems: ["wrong"] }, config()];
-  const { reloads, lines } = setUp({ first, prepare: () => outcomes.shift() as Prepared });
+  const { reloads, lines } = setUp({ first, load: () => outcomes.shift() as Prepared });
   await reloads.reload();
   await reloads.reload();
   assert.equal(reloads.state().refused, undefined);
@@ -135,7 +136,7 @@ test("after a refusal, the next good configuration is compared with the one that
 
 test("what stands under `config:` stays that of the start, and the change waits for a restart", async () => {
   const changed = config({ settings: settingsOf(5_000) });
-  const { reloads, lines, first } = setUp({ prepare: () => changed });
+  const { reloads, lines, first } = setUp({ load: () => changed });
   await reloads.reload();
   assert.equal(reloads.running().settings, first.settings);
   assert.deepEqual(reloads.state().needsRestart, ["config"]);
@@ -162,7 +163,7 @@ test("a configuration that was prepared while the gateway shut down is not appli
   const { reloads, ends, first } = setUp({
     isShuttingDown: () => isShuttingDown,
     apply: async (topology) => void applied.push(topology),
-    async prepare() {
+    load() {
       isShuttingDown = true;
       return config();
     },

@@ -2,16 +2,18 @@
  * Compiles a changed configuration next to the running one, then applies or rejects it.
  */
 import type { Clock } from "../base/clock.ts";
+import { runInSlices, type Steps } from "../base/sliced-work.ts";
 import type { ConfigGeneration } from "../config/compile/resource-registry.ts";
-import type { ReloadState } from "../config/dump.ts";
-import type { Prepared } from "../config/prepare.ts";
-import { type Watch, watchFiles } from "../config/watch.ts";
+import { configDump, type ReloadState } from "../config/dump.ts";
+import { changesBetween } from "../config/dump-changes.ts";
+import type { Prepared, PreparedConfig } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
 import type { Applied, ClusterSource } from "../kubernetes/follow-controller.ts";
 import type { LogFields, Logger } from "../record/log/logger.ts";
 import type { Metrics } from "../record/log/metrics.ts";
-import type { ConfigLoader, Loaded } from "./config-loader.ts";
+import type { ConfigLoader } from "./config-loader.ts";
 import type { Services } from "./services.ts";
+import { type Watch, watchFiles } from "./watch.ts";
 
 export interface ReloadParts {
   readonly clock: Clock;
@@ -19,17 +21,15 @@ export interface ReloadParts {
   readonly metrics: Metrics;
   readonly sources: readonly string[];
   begin(): ConfigGeneration;
-  /** Throws or rejects if the sources cannot be read. */
-  prepare(generation: ConfigGeneration, before: Loaded): Prepared | Promise<Prepared>;
+  /** Throws if the sources cannot be read. */
+  load(generation: ConfigGeneration, before: PreparedConfig): Steps<Prepared>;
   /** Rejects if a listener cannot be bound. */
   apply(topology: Topology): Promise<void>;
   isShuttingDown(): boolean;
-  /** Describes what a reload added, changed, and removed. */
-  changes(before: Loaded, next: Loaded): LogFields;
 }
 
 export interface Reloads {
-  running(): Loaded;
+  running(): PreparedConfig;
   state(): ReloadState;
   /** Runs one reload at a time. Resolves with the problems of a rejected configuration. */
   reload(): Promise<readonly string[]>;
@@ -39,7 +39,7 @@ export interface Reloads {
 }
 
 /** `first` is not one of the parts, which are used for as long as the process runs. */
-export function createReloads(parts: ReloadParts, first: Loaded): Reloads {
+export function createReloads(parts: ReloadParts, first: PreparedConfig): Reloads {
   const { clock, logger } = parts;
   const counter = parts.metrics.counter("gateway_config_reloads_total", "Configuration loads, by result.", ["result"]);
   const now = (): Date => new Date(clock.now());
@@ -53,7 +53,7 @@ export function createReloads(parts: ReloadParts, first: Loaded): Reloads {
     logger.error("configuration rejected; the previous one stays active", { problems: problems.length });
   }
 
-  function loaded(next: Loaded, before: Loaded): void {
+  function loaded(next: PreparedConfig, before: PreparedConfig): void {
     counter.labels("ok").add();
     const needsRestart =
       JSON.stringify(next.settings.process) === JSON.stringify(before.settings.process) ? [] : ["config"];
@@ -62,12 +62,12 @@ export function createReloads(parts: ReloadParts, first: Loaded): Reloads {
     for (const policy of before.security.filter((one) => !next.security.includes(one)))
       logger.warn("reload removed a security policy", { policy });
     for (const warning of next.warnings) logger.warn(warning);
-    logger.info("configuration loaded", { generation: state.generation, ...parts.changes(before, next) });
+    logger.info("configuration loaded", { generation: state.generation, ...reloadChanges(before, next) });
   }
 
-  async function serving(generation: ConfigGeneration, before: Loaded): Promise<Prepared> {
+  async function serving(generation: ConfigGeneration, before: PreparedConfig): Promise<Prepared> {
     try {
-      const next = await parts.prepare(generation, before);
+      const next = await runInSlices(parts.load(generation, before), () => false);
       if (parts.isShuttingDown()) return { ok: false, problems: ["the gateway is shutting down"] };
       if (next.ok) await parts.apply(next.topology);
       return next;
@@ -107,6 +107,41 @@ export function createReloads(parts: ReloadParts, first: Loaded): Reloads {
       logger.info("configuration is readable again and unchanged");
     },
   };
+}
+
+/** More names are counted. */
+const MAX_NAMES = 10;
+/** Comparing larger configurations would delay requests. */
+const MAX_COMPARED_ROUTES = 500;
+
+/** Describes what a reload added, changed, and removed, for example `changed="route shop, backend shop/backend0"`. */
+function reloadChanges(before: PreparedConfig, next: PreparedConfig): LogFields {
+  if ([before, next].some(({ topology }) => countRoutes(topology) > MAX_COMPARED_ROUTES)) return {};
+  const changes = changesBetween(dumpOf(before), dumpOf(next));
+  if (changes.length === 0) return { changed: "nothing" };
+  return Object.fromEntries(
+    (["added", "changed", "removed"] as const).flatMap((kind) => {
+      const names = changes
+        .filter(({ change }) => change === kind)
+        .map(({ what, name }) => (what === "config" ? name : `${what} ${name}`));
+      const more = names.length > MAX_NAMES ? `, and ${names.length - MAX_NAMES} more` : "";
+      return names.length === 0 ? [] : [[kind, `${names.slice(0, MAX_NAMES).join(", ")}${more}`]];
+    }),
+  );
+}
+
+function countRoutes({ listeners }: Topology): number {
+  return listeners.reduce((sum, { routes }) => sum + routes.length, 0);
+}
+
+function dumpOf(loaded: PreparedConfig): Readonly<Record<string, unknown>> {
+  return configDump({
+    ...loaded,
+    ...loaded.settings,
+    version: "",
+    reload: { loadedAt: "", generation: 0, warnings: [], sources: [], needsRestart: [] },
+    ports: new Map(),
+  });
 }
 
 export function firstLoad(at: Date, sources: readonly string[], warnings: readonly string[]): ReloadState {

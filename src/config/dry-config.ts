@@ -5,6 +5,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { createMemoryBudget } from "../base/memory-budget.ts";
+import { finish } from "../base/sliced-work.ts";
 import { createTasks } from "../base/tasks.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import { dryEnv } from "../pipeline/dry-run/dry-topology.ts";
@@ -34,7 +35,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
   const clock = withoutTimers(options.clock);
   const generation = createResourceRegistry(() => undefined).begin();
   try {
-    const prepared = prepareConfig(sources, {
+    const preparing = prepareConfig(sources, {
       clock,
       environment: options.environment,
       fetcher: { of: () => () => Promise.reject(new Error("nothing is fetched here")) },
@@ -52,7 +53,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
       egress: (origin) => EgressGuard.for(origin).closed(),
       allowUnset: options.allowMissingEnv === true,
     });
-    return { prepared, close: () => generation.discard() };
+    return { prepared: finish(preparing), close: () => generation.discard() };
   } catch (error) {
     generation.discard();
     throw error;

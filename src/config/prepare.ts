@@ -5,19 +5,19 @@
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import { onDemand } from "../base/on-demand.ts";
-import { finish, type Steps } from "../base/sliced-work.ts";
+import type { Steps } from "../base/sliced-work.ts";
 import { ConfigError } from "../core/config-error.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction, type Redaction } from "../record/trace/redact.ts";
 import { isSensitiveName } from "../record/trace/sensitive-names.ts";
-import { checkConfig } from "./checks/check-config.ts";
-import { exposedAdminWarnings } from "./checks/exposed-admin.ts";
+import { checkConfig, exposedAdminWarnings } from "./checks/check-config.ts";
 import type { AttachedResources } from "./compile/attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
 import type { Cluster } from "./documents/cluster.ts";
 import type { PolicyResource } from "./documents/documents.ts";
-import { loadConfigInSteps, type PlacedTest, type SourceText, type UnsetPlace } from "./load/load.ts";
+import { loadForeign } from "./load/foreign-config.ts";
+import { loadConfig, type PlacedTest, type SourceText, type UnsetPlace } from "./load/load.ts";
 import { fieldPlace, type NormalConfig } from "./load/normal-config.ts";
 import { plainDollarWarnings } from "./schema/environment-values.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
@@ -65,21 +65,23 @@ export interface PreviousConfig {
   readonly resources: readonly PolicyResource[];
 }
 
+export interface PreparedConfig {
+  readonly ok: true;
+  readonly topology: Topology;
+  readonly settings: ProcessSettings;
+  readonly resources: readonly PolicyResource[];
+  readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
+  readonly services: Readonly<Record<string, unknown>>;
+  readonly warnings: readonly string[];
+  readonly findings: readonly Finding[];
+  /** Names the security policies, for example `route tools: mcpAuthentication`. */
+  readonly security: readonly string[];
+  readonly tests: readonly PlacedTest[];
+  readonly sources: readonly SourceText[];
+}
+
 export type Prepared =
-  | {
-      readonly ok: true;
-      readonly topology: Topology;
-      readonly settings: ProcessSettings;
-      readonly resources: readonly PolicyResource[];
-      readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
-      readonly services: Readonly<Record<string, unknown>>;
-      readonly warnings: readonly string[];
-      readonly findings: readonly Finding[];
-      /** Names the security policies, for example `route tools: mcpAuthentication`. */
-      readonly security: readonly string[];
-      readonly tests: readonly PlacedTest[];
-      readonly sources: readonly SourceText[];
-    }
+  | PreparedConfig
   | { readonly ok: false; readonly problems: readonly string[]; readonly findings?: readonly Finding[] };
 
 export interface ClusterInput {
@@ -96,17 +98,14 @@ export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly allowUnset?: boolean;
 }
 
-export function prepareConfig(sources: readonly SourceText[], context: PrepareContext): Prepared {
-  return finish(prepareConfigInSteps(sources, context));
-}
-
-export function* prepareConfigInSteps(
+export function* prepareConfig(
   sources: readonly SourceText[],
   context: PrepareContext,
   previous?: PreviousConfig,
 ): Steps<Prepared> {
   const options = { allowUnset: context.allowUnset === true };
-  const loaded = yield* loadConfigInSteps(sources, context.environment, options);
+  const own = yield* loadConfig(sources, context.environment, options);
+  const loaded = own.ok ? own : yield* loadForeign(own, sources, context.environment, options);
   if (!loaded.ok) return refused(loaded.problems);
   yield;
   const { config } = loaded;

@@ -19,6 +19,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 import { parse } from "yaml";
+import { finish } from "../../src/base/sliced-work.ts";
 import { loadConfig } from "../../src/config/load/load.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { buildStage, execForm, parseDockerfile } from "../support/package/dockerfile.ts";
@@ -101,7 +102,7 @@ test("what the compose file mounts and builds from exists, and its gateway's con
     if (build) assert.ok(existsSync(resolve(base, build.context, build.dockerfile)), build.dockerfile);
   }
   const file = join(base, "gateway", "config.yaml");
-  const loaded = loadConfig([{ file, text: readFileSync(file, "utf8") }], {});
+  const loaded = finish(loadConfig([{ file, text: readFileSync(file, "utf8") }], {}));
   assert.ok(loaded.ok, loaded.ok ? "" : loaded.problems.map((problem) => problem.toLine()).join("\n"));
   // The limit's service, its domain and the scraped address are names of this file's services.
   const text = readFileSync(file, "utf8");

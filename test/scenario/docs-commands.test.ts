@@ -11,6 +11,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { finish } from "../../src/base/sliced-work.ts";
 import { loadConfig } from "../../src/config/load/load.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { rawClient } from "../support/mcp/client.ts";
@@ -154,7 +155,7 @@ test("migrate: each import writes a configuration that loads", (t) => {
     runDocCommands([command], folder, programs(folder));
     const text = readFileSync(join(folder, output), "utf8");
     const names = [...text.matchAll(/\$\{(\w+)\}/g)].map(([, name = ""]) => [name, "value"] as const);
-    const loaded = loadConfig([{ file: output, text }], Object.fromEntries(names));
+    const loaded = finish(loadConfig([{ file: output, text }], Object.fromEntries(names)));
     assert.ok(loaded.ok, command);
   }
 });

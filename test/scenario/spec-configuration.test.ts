@@ -3,12 +3,13 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../src/base/sliced-work.ts";
 import { loadConfig } from "../../src/config/load/load.ts";
 import { startBackend } from "../support/backend.ts";
 import { startGateway } from "../support/gateway.ts";
 
 function problemsOf(text: string): string[] {
-  const loaded = loadConfig([{ file: "f", text }], {});
+  const loaded = finish(loadConfig([{ file: "f", text }], {}));
   return loaded.ok ? [] : loaded.problems.map((problem) => problem.toLine());
 }
 

@@ -12,8 +12,9 @@ import { type Clock, clockSince } from "../../base/clock.ts";
 import { sharedHeapLevel, withSharedLevel } from "../../base/heap-pressure.ts";
 import { createIdSource } from "../../base/ids.ts";
 import { givenSharedMemory } from "../../base/shared-memory.ts";
+import { finish } from "../../base/sliced-work.ts";
 import type { ConfigGeneration } from "../../config/compile/resource-registry.ts";
-import type { Prepared, ProcessSettings } from "../../config/prepare.ts";
+import type { Prepared, PreparedConfig, ProcessSettings } from "../../config/prepare.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners, toServed } from "../../pipeline/listen/listeners.ts";
@@ -28,7 +29,7 @@ import type { BusPeer } from "../../store/process-bus.ts";
 import { createRemoteStore, type RemoteStore, type StoreRequest } from "../../store/remote-store.ts";
 import { createConfiguredAudit, remoteAuditFile } from "../audit.ts";
 import { fittingLimits, watchHeapAndLog } from "../capacity.ts";
-import { createConfigLoader, type Loaded } from "../config-loader.ts";
+import { createConfigLoader } from "../config-loader.ts";
 import { openConfiguredStore, storeSettings } from "../load-at-start.ts";
 import { historyRecorder, keepHistory, loadTelemetry, onlySignals } from "../observability.ts";
 import { operatorEndpoints } from "../operator-endpoints.ts";
@@ -64,8 +65,8 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
 
   let given: Snapshot = { texts: [], memory: new Map() };
   let ports: ReadonlyMap<string, number> = new Map();
-  let prepared: { readonly generation: ConfigGeneration; readonly config: Loaded } | undefined;
-  let running: Loaded | undefined;
+  let prepared: { readonly generation: ConfigGeneration; readonly config: PreparedConfig } | undefined;
+  let running: PreparedConfig | undefined;
   let listeners: Listeners | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
   let forwarding: Forwarding | undefined;
@@ -102,7 +103,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const generation = resources.begin();
     let next: Prepared;
     try {
-      next = running ? loader.next(generation, running) : loader.begin(generation);
+      next = finish(loader.load(generation, running));
     } catch (error) {
       generation.discard();
       throw error;
@@ -234,7 +235,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     });
     forwarding = forwards;
     const state = firstLoad(new Date(clock.now()), data.sources, warnings);
-    const reloads = { running: () => running as Loaded, state: () => state };
+    const reloads = { running: () => running as PreparedConfig, state: () => state };
     const stop = (): Promise<void> => shutdown.run(0);
     const here = { records, heap, listeners: opened, reloads, shutdown, stop };
     const upgrade = () => Promise.resolve({ ok: false, reason: "ask the main thread" } as const);

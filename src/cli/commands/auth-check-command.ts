@@ -6,6 +6,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { Owner } from "../../base/owner.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { openFetcher } from "../../http/client/fetcher.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import type { LoginLeg, LoginPolicy } from "../../identity/login/login-leg.ts";
@@ -22,15 +23,15 @@ const KIND = "mcpAuthentication";
 
 export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Promise<void> {
   const format = formatOf(flags.output, FORMATS);
-  const [{ loadConfig, readSources }, { checkLogin }] = await Promise.all([
+  const [{ loadConfig, readSources }, { loadForeign }, { checkLogin }] = await Promise.all([
     import("../../config/load/load.ts"),
+    import("../../config/load/foreign-config.ts"),
     import("../../identity/login/login-check.ts"),
   ]);
   const token = flags.tokenFile === undefined ? undefined : readToken(flags.tokenFile, terminal);
-  const loaded = loadConfig(
-    sourcesOf(() => readSources(flags.file, terminal.readStdin)),
-    terminal.environment,
-  );
+  const sources = sourcesOf(() => readSources(flags.file, terminal.readStdin));
+  const own = finish(loadConfig(sources, terminal.environment));
+  const loaded = finish(loadForeign(own, sources, terminal.environment));
   if (!loaded.ok) throw new CliError(loaded.problems.map((problem) => problem.toLine()).join("\n"));
   const { gateways, routes } = loaded.config;
   const outer = gateways.flatMap(({ policies }) => policies);

@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readYaml } from "../../base/read-yaml.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { yamlText } from "../../base/yaml-text.ts";
 import { formatOf, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
@@ -45,17 +46,16 @@ export async function importConfig(
     import("../../config/load/load.ts"),
     import("../../config/import/drop-invalid.ts"),
   ]);
-  const ownFormat = { isOwnFormatOnly: true };
   const check: Check = (config, environment) => {
     const variables = { ...environment, ...terminal.environment };
-    const loaded = loadConfig([{ file: "imported", text: yamlText(config) }], variables, ownFormat);
+    const loaded = finish(loadConfig([{ file: "imported", text: yamlText(config) }], variables));
     return loaded.ok ? [] : loaded.problems;
   };
   let conversion: Conversion;
   let kind: string;
   try {
     const text = readText(file, terminal);
-    if (named === undefined && loadConfig([{ file, text }], terminal.environment, ownFormat).ok)
+    if (named === undefined && finish(loadConfig([{ file, text }], terminal.environment)).ok)
       throw new Error("it is a valid configuration of this gateway already; use --from to convert it");
     kind = named ?? kindOf(text);
     conversion = await (KINDS[kind] as Convert)(text);

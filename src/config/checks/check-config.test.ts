@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../base/sliced-work.ts";
 import { loadConfig } from "../load/load.ts";
 import { checkConfig } from "./check-config.ts";
 
@@ -11,7 +12,7 @@ const KEYS = "apiKey: { keys: [{ key: k, metadata: { user_id: u } }] }";
 const JWT = 'jwtAuth: { issuer: "http://i", audiences: [a], jwks: { inline: { keys: [] } } }';
 
 function checked(yaml: string) {
-  const loaded = loadConfig([{ file: "f", text: yaml }], {});
+  const loaded = finish(loadConfig([{ file: "f", text: yaml }], {}));
   assert.ok(loaded.ok, loaded.ok ? "" : loaded.problems.map((problem) => problem.toLine()).join("\n"));
   return checkConfig(loaded.config);
 }

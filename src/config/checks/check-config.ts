@@ -4,13 +4,13 @@
 
 import { existsSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import type { ConfigError } from "../../core/config-error.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { boundAddress } from "../../http/backend-address.ts";
-import { canonicalAddress, isLoopbackHost } from "../../http/host.ts";
+import { canonicalAddress, hostOf, isLoopbackHost } from "../../http/host.ts";
 import { policies } from "../../policies/index.ts";
 import type { NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
-import { byPlace } from "../text/yaml-source.ts";
+import { byPlace, type SourceDocument } from "../text/yaml-source.ts";
 import { checkExpressions } from "./check-expressions.ts";
 import { type Site, type SitedPolicy, sitedPolicies, type Warn, warningAt } from "./warnings.ts";
 
@@ -256,4 +256,14 @@ function canReach({ routes, backends }: Site, kinds: readonly string[]): boolean
 
 function indexes<Entry>(list: readonly Entry[], holds: (entry: Entry) => boolean): number[] {
   return list.flatMap((entry, i) => (holds(entry) ? [i] : []));
+}
+
+/** Warns about an admin address that other machines can reach, because the admin interface has no authentication. */
+export function exposedAdminWarnings({ process }: NormalConfig, document: SourceDocument): ConfigError[] {
+  const { adminAddr, allowConfigEdit } = process;
+  if (adminAddr === undefined || adminAddr === "off" || adminAddr.startsWith("unix:")) return [];
+  if (isLoopbackHost(canonicalAddress(hostOf(adminAddr)))) return [];
+  const edits = allowConfigEdit === true ? ", change the configuration" : "";
+  const message = `other machines can reach the admin interface at ${adminAddr}, which asks for no authentication: anyone who connects can read the configuration, requests, and traces${edits}, create API keys, and stop the gateway. Use a loopback address such as 127.0.0.1, or unix:<path>`;
+  return [new ConfigError(document.position(["config", "adminAddr"]), "config.adminAddr", message)];
 }

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../base/sliced-work.ts";
 import { loadConfig } from "../load/load.ts";
-import { exposedAdminWarnings } from "./exposed-admin.ts";
+import { exposedAdminWarnings } from "./check-config.ts";
 
 function warningsOf(settings: string): string[] {
-  const loaded = loadConfig([{ file: "f", text: `config: { ${settings} }\n` }], {});
+  const loaded = finish(loadConfig([{ file: "f", text: `config: { ${settings} }\n` }], {}));
   assert.ok(loaded.ok);
   return exposedAdminWarnings(loaded.config, loaded.standalone).map((warning) => warning.toLine());
 }

@@ -21,7 +21,7 @@ import { z } from "zod";
 import { testEnv } from "../../../test/support/exchange.ts";
 import { backends } from "../../backends/index.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
-import { nextTurn } from "../../base/sliced-work.ts";
+import { finish, nextTurn } from "../../base/sliced-work.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { getLocalUse } from "../../core/schema.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
@@ -437,23 +437,25 @@ test(`${PLANTED_DOCUMENTS.length} documents of all kinds reach nothing of this m
   reached.length = 0;
   for (const [i, documents] of PLANTED_DOCUMENTS.entries()) {
     const generation = createResourceRegistry(() => undefined).begin();
-    const prepared = prepareConfig([{ file: "gateway.yaml", text: "{}" }], {
-      clock,
-      environment: {},
-      fetcher: { of: () => () => Promise.reject(new Error("the test refuses fetch")) },
-      logger: testEnv.logger,
-      tasks: testEnv.tasks,
-      metrics: testEnv.metrics,
-      limits: testEnv.limits,
-      memory: testEnv.memory,
-      store: noStore,
-      signingKey: noSigningKey,
-      redaction: undefined,
-      generation,
-      egress: (author) => EgressGuard.for(author).closed(),
-      fileRead: (path) => void reached.push(`the file ${path}`),
-      cluster: { documents: documents.map(clusterDocument), cluster: createCluster(documents) },
-    });
+    const prepared = finish(
+      prepareConfig([{ file: "gateway.yaml", text: "{}" }], {
+        clock,
+        environment: {},
+        fetcher: { of: () => () => Promise.reject(new Error("the test refuses fetch")) },
+        logger: testEnv.logger,
+        tasks: testEnv.tasks,
+        metrics: testEnv.metrics,
+        limits: testEnv.limits,
+        memory: testEnv.memory,
+        store: noStore,
+        signingKey: noSigningKey,
+        redaction: undefined,
+        generation,
+        egress: (author) => EgressGuard.for(author).closed(),
+        fileRead: (path) => void reached.push(`the file ${path}`),
+        cluster: { documents: documents.map(clusterDocument), cluster: createCluster(documents) },
+      }),
+    );
     assert.ok(prepared.ok);
     assert.deepEqual(reached, [], JSON.stringify(documents.find((one, at) => one !== DOCUMENTS[at])) + i);
     generation.discard();

@@ -11,6 +11,7 @@ import { systemClock } from "../../base/clock.ts";
 import { createMemoryBudget } from "../../base/memory-budget.ts";
 import { Owner, PROCESS_RESOURCES } from "../../base/owner.ts";
 import type { SharedMemory } from "../../base/shared-memory.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { createTasks } from "../../base/tasks.ts";
 import type { Topology } from "../../core/topology.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
@@ -182,49 +183,53 @@ function compiledFrom(documents: readonly KubernetesObject[], inFiles: boolean):
     onDeath: (name) => void keys.push(name),
     release: () => undefined,
   };
-  const prepared = prepareConfig(
-    inFiles
-      ? [
-          { file: "gateway.yaml", text: "{}" },
-          ...documents.map((one, i) => ({ file: `${i}.yaml`, text: JSON.stringify(one) })),
-        ]
-      : [{ file: "gateway.yaml", text: "{}" }],
-    {
-      clock: systemClock,
-      environment: {},
-      fetcher: {
-        of({ prefix }) {
-          keys.push(prefix);
-          return () => Promise.reject(new Error("nothing is fetched"));
+  const prepared = finish(
+    prepareConfig(
+      inFiles
+        ? [
+            { file: "gateway.yaml", text: "{}" },
+            ...documents.map((one, i) => ({ file: `${i}.yaml`, text: JSON.stringify(one) })),
+          ]
+        : [{ file: "gateway.yaml", text: "{}" }],
+      {
+        clock: systemClock,
+        environment: {},
+        fetcher: {
+          of({ prefix }) {
+            keys.push(prefix);
+            return () => Promise.reject(new Error("nothing is fetched"));
+          },
         },
-      },
-      logger: silentLogger,
-      tasks: createTasks(systemClock),
-      metrics: createMetrics(),
-      limits: createLimitRegistry(),
-      memory: createMemoryBudget(systemClock),
-      store: noStore,
-      signingKey: {
-        of(owner) {
-          keys.push(owner.prefix);
-          return key;
+        logger: silentLogger,
+        tasks: createTasks(systemClock),
+        metrics: createMetrics(),
+        limits: createLimitRegistry(),
+        memory: createMemoryBudget(systemClock),
+        store: noStore,
+        signingKey: {
+          of(owner) {
+            keys.push(owner.prefix);
+            return key;
+          },
         },
-      },
-      shared,
-      redaction: undefined,
-      egress: (author) => EgressGuard.for(author).closed(),
-      fileRead: () => undefined,
-      generation: {
-        acquire(name, _definition, open) {
-          keys.push(name);
-          return open();
+        shared,
+        redaction: undefined,
+        egress: (author) => EgressGuard.for(author).closed(),
+        fileRead: () => undefined,
+        generation: {
+          acquire(name, _definition, open) {
+            keys.push(name);
+            return open();
+          },
+          serving: (action) => action(),
+          commit: () => undefined,
+          discard: () => undefined,
         },
-        serving: (action) => action(),
-        commit: () => undefined,
-        discard: () => undefined,
+        ...(inFiles
+          ? {}
+          : { cluster: { documents: documents.map(clusterDocument), cluster: createCluster(documents) } }),
       },
-      ...(inFiles ? {} : { cluster: { documents: documents.map(clusterDocument), cluster: createCluster(documents) } }),
-    },
+    ),
   );
   assert.ok(prepared.ok, prepared.ok ? "" : prepared.problems.join("\n"));
   const refused = prepared.resources.flatMap(({ kind, status }) =>

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../../test/support/random.ts";
 import { conditions } from "../../../test/support/resources/translate.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { policies } from "../../policies/index.ts";
 import { configSchema } from "../schema/schema.ts";
 import { parseSource } from "../text/yaml-source.ts";
@@ -81,7 +82,7 @@ function translated(traffic: object, isCluster: boolean) {
   const objects = [GATEWAY, object];
   const yaml = objects.map((one) => JSON.stringify(one)).join("\n---\n");
   return translateResources({
-    documents: isCluster ? objects.map(clusterDocument) : parseSource("test.yaml", yaml, {}).documents,
+    documents: isCluster ? objects.map(clusterDocument) : finish(parseSource("test.yaml", yaml, {})).documents,
     standalone: { gateways: [], routes: [], services: {} },
     policies,
     routeSchema: configSchema.shape.routes.unwrap().element,

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../base/sliced-work.ts";
+import { loadForeign } from "../load/foreign-config.ts";
 import { loadConfig } from "../load/load.ts";
 
 const HELLO = "routes: [{ name: hello, policies: { directResponse: { status: 200, body: hi } } }]";
 
 function load(text: string, environment: Record<string, string> = {}) {
-  return loadConfig([{ file: "c.yaml", text }], environment);
+  const sources = [{ file: "c.yaml", text }];
+  return finish(loadForeign(finish(loadConfig(sources, environment)), sources, environment));
 }
 
 function problemsOf(text: string, environment: Record<string, string> = {}): string[] {

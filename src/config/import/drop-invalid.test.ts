@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { finish } from "../../base/sliced-work.ts";
 import { yamlText } from "../../base/yaml-text.ts";
 import { loadConfig } from "../load/load.ts";
 import { newConversion, type Values } from "./conversion.ts";
 import { type Check, dropInvalid, pathParts } from "./drop-invalid.ts";
 
 const check: Check = (config, environment) => {
-  const loaded = loadConfig([{ file: "t", text: yamlText(config) }], environment);
+  const loaded = finish(loadConfig([{ file: "t", text: yamlText(config) }], environment));
   return loaded.ok ? [] : loaded.problems;
 };
 

@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { finish } from "../../base/sliced-work.ts";
 import { yamlText } from "../../base/yaml-text.ts";
 import { loadConfig } from "../load/load.ts";
 import { importAgentgateway } from "./agentgateway.ts";
@@ -19,7 +20,7 @@ const SEED = 37;
 const RUNS = Number(process.env.IMPORT_RUNS ?? 5);
 
 const check: Check = (config, environment) => {
-  const loaded = loadConfig([{ file: "t", text: yamlText(config) }], environment, { isOwnFormatOnly: true });
+  const loaded = finish(loadConfig([{ file: "t", text: yamlText(config) }], environment));
   return loaded.ok ? [] : loaded.problems;
 };
 

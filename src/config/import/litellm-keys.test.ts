@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { finish } from "../../base/sliced-work.ts";
 import { yamlText } from "../../base/yaml-text.ts";
 import { loadConfig } from "../load/load.ts";
 import { asList, asObject, type Values } from "./conversion.ts";
@@ -203,7 +204,7 @@ test("a model whose address is not valid is left out as a whole", () => {
       const other = { model_name: "other", litellm_params: { model: "openai/other", api_key: "x" } };
       const conversion = importLitellm({ model_list: [{ model_name: "case", litellm_params: parameters }, other] });
       dropInvalid(conversion, (config, environment) => {
-        const loaded = loadConfig([{ file: "t", text: yamlText(config) }], environment, { isOwnFormatOnly: true });
+        const loaded = finish(loadConfig([{ file: "t", text: yamlText(config) }], environment));
         return loaded.ok ? [] : loaded.problems;
       });
       assert.ok(!yamlText(conversion.config).includes(KEY), `${name} at ${api_base}: ${yamlText(conversion.config)}`);

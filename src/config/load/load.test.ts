@@ -3,11 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { filesOf, loadConfig, loadConfigInSteps } from "./load.ts";
+import { finish } from "../../base/sliced-work.ts";
+import { filesOf, loadConfig } from "./load.ts";
 
 /** What is wrong with a configuration, without the file's name. */
 function linesOf(text: string): string[] {
-  const loaded = loadConfig([{ file: "f", text }], {});
+  const loaded = finish(loadConfig([{ file: "f", text }], {}));
   return loaded.ok ? [] : loaded.problems.map((problem) => problem.toLine().replace(/^f:/, ""));
 }
 
@@ -106,7 +107,7 @@ const variables: [name: string, value: string, environment: Record<string, strin
 ];
 for (const [name, value, environment, lines] of variables) {
   test(`a string field whose variable holds ${name}`, () => {
-    const loaded = loadConfig([{ file: "c.yaml", text: KEY(value) }], environment);
+    const loaded = finish(loadConfig([{ file: "c.yaml", text: KEY(value) }], environment));
     const problems = loaded.ok ? [] : loaded.problems.map(({ message }) => message);
     assert.deepEqual(problems, lines);
     if (!loaded.ok) return;
@@ -141,7 +142,7 @@ for (const [text, isEmpty] of [
   ["kind: GatewayPolicy", false],
 ] as const) {
   test(`${JSON.stringify(text)} is ${isEmpty ? "" : "not "}empty`, () => {
-    const loaded = loadConfig([{ file: "f", text }], {});
+    const loaded = finish(loadConfig([{ file: "f", text }], {}));
     assert.equal(loaded.ok && loaded.isEmpty, isEmpty);
   });
 }
@@ -177,7 +178,7 @@ const sharing: [name: string, text: string, said: string | undefined][] = [
 ];
 for (const [name, text, said] of sharing) {
   test(`a section on ${name}: ${said ?? "one listener for both"}`, () => {
-    const loaded = loadConfig([{ file: "f", text: `gateways: { default: { port: 0 } }\n${text}\n` }], {});
+    const loaded = finish(loadConfig([{ file: "f", text: `gateways: { default: { port: 0 } }\n${text}\n` }], {}));
     assert.equal(loaded.ok ? undefined : loaded.problems[0]?.message, said);
     if (loaded.ok)
       assert.deepEqual(
@@ -189,7 +190,7 @@ for (const [name, text, said] of sharing) {
 
 test("a field name that a variable made is shown as the variable", () => {
   for (const text of ["${KEY}: 1", "gateways: { ${KEY}: 1 }", "${KEY}: ${"]) {
-    const loaded = loadConfig([{ file: "f", text }], { KEY: "planted-secret" });
+    const loaded = finish(loadConfig([{ file: "f", text }], { KEY: "planted-secret" }));
     assert.ok(!loaded.ok);
     const lines = loaded.problems.map((problem) => problem.toLine()).join("\n");
     assert.match(lines, /\$\{KEY\}/);
@@ -207,7 +208,7 @@ const quoting: [name: string, policies: string, said: RegExp][] = [
 for (const [name, policies, said] of quoting) {
   test(`the value of a variable that stands for ${name} is not quoted in a message`, () => {
     const text = `gateways: { a: { port: 3000 } }\nroutes: [{ backends: [{ host: "h:1" }], policies: { ${policies} } }]\n`;
-    const loaded = loadConfig([{ file: "c.yaml", text }], { A: PLANTED });
+    const loaded = finish(loadConfig([{ file: "c.yaml", text }], { A: PLANTED }));
     const lines = loaded.ok ? [] : loaded.problems.map((problem) => problem.toLine());
     assert.match(lines.join("\n"), said);
     assert.equal(`${lines.join("\n")}${JSON.stringify(loaded)}`.includes(PLANTED), false, lines.join("\n"));
@@ -216,14 +217,14 @@ for (const [name, policies, said] of quoting) {
 
 test("what an expression from a variable has wrong is told, without what the variable holds", () => {
   const text = `gateways: { a: { port: 3000 } }\nroutes: [{ backends: [{ host: "h:1" }], policies: { authorization: { rules: ['\${A}'] } } }]\n`;
-  const loaded = loadConfig([{ file: "c.yaml", text }], { A: `${PLANTED}.x == "b"` });
+  const loaded = finish(loadConfig([{ file: "c.yaml", text }], { A: `${PLANTED}.x == "b"` }));
   assert.match(loaded.ok ? "" : (loaded.problems[0]?.message ?? ""), /unknown attribute \(a part of \$\{A\}\)/);
 });
 
 test("the items of a list are documents, each with its own position", () => {
   const policy = (name: string): string => `  - { kind: GatewayPolicy, metadata: { name: ${name} } }\n`;
   const text = `apiVersion: v1\nkind: List\nitems:\n${policy("a")}${policy("b")}  - kind: GatewayPolicyList\n    items:\n    ${policy("c")}  - 5\n`;
-  const loaded = loadConfig([{ file: "list.yaml", text }], {});
+  const loaded = finish(loadConfig([{ file: "list.yaml", text }], {}));
   assert.ok(loaded.ok);
   assert.deepEqual(
     loaded.resources.map(({ value, position }) => [
@@ -246,7 +247,7 @@ test("hostile files are rejected with few problems and without an exception", ()
     ["\n".repeat(2_000_000), 1],
     ["---\n".repeat(200_000), 1],
   ] as const) {
-    const loaded = loadConfig([{ file: "f", text }], {});
+    const loaded = finish(loadConfig([{ file: "f", text }], {}));
     assert.equal(loaded.ok ? 0 : loaded.problems.length, problems);
   }
 });
@@ -259,7 +260,7 @@ const large: [name: string, text: string, minSteps: number][] = [
 ];
 for (const [name, text, minSteps] of large) {
   test(`${name} are read in many steps`, () => {
-    const steps = loadConfigInSteps([{ file: "f", text }], {}, {});
+    const steps = loadConfig([{ file: "f", text }], {});
     let count = 0;
     while (steps.next().done !== true) count += 1;
     assert.ok(count >= minSteps, `${count} steps`);
@@ -267,7 +268,7 @@ for (const [name, text, minSteps] of large) {
 }
 
 test("a Service cannot be the host that a client names, because its gateway may be no forward proxy", () => {
-  const loaded = loadConfig([{ file: "f", text: "services: { any: { dynamic: {} } }\n" }], {});
+  const loaded = finish(loadConfig([{ file: "f", text: "services: { any: { dynamic: {} } }\n" }], {}));
   assert.deepEqual(
     (loaded.ok ? [] : loaded.problems).map(({ path, message }) => [path, message]),
     [["services.any.dynamic", "a Service cannot be `dynamic`: write a route of a gateway with `forwardProxy` instead"]],

@@ -3,11 +3,9 @@
  * resources, documents with only `tests` are tests, and one other document is the standalone configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { homeHint } from "../../base/files.ts";
-import { onDemand } from "../../base/on-demand.ts";
-import { finish, type Steps } from "../../base/sliced-work.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import { ConfigError, type Position } from "../../core/config-error.ts";
 import { withPlaceholders } from "../schema/environment-values.ts";
 import { validate } from "../schema/problems.ts";
@@ -16,17 +14,13 @@ import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
 import { type Environment, withoutVariableNames } from "../text/env.ts";
 import {
   CONFIGURATION,
-  MISSING_VARIABLE,
-  parseSourceInSteps,
+  parseSource,
   type SourceDocument,
   type SourceOptions,
   type UnsetValue,
 } from "../text/yaml-source.ts";
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
-
-const require = createRequire(import.meta.url);
-const foreignFormat = onDemand<typeof import("../import/direct-load.ts")>(() => require("../import/direct-load.js"));
 
 export interface SourceText {
   readonly file: string;
@@ -86,7 +80,7 @@ export interface PlacedTest {
   readonly path: readonly (string | number)[];
 }
 
-export type Loaded =
+export type LoadedConfig =
   | {
       readonly ok: true;
       readonly config: NormalConfig;
@@ -98,25 +92,23 @@ export type Loaded =
       /** Describes how a configuration of another program was converted. */
       readonly warnings: readonly ConfigError[];
     }
-  | { readonly ok: false; readonly problems: readonly ConfigError[] };
+  | {
+      readonly ok: false;
+      readonly problems: readonly ConfigError[];
+      /** Returns a standalone configuration that does not match the schema. It may be one of another program. */
+      mismatch?(): SourceDocument;
+    };
 
-export function loadConfig(
+/** Loads a configuration of this gateway. */
+export function* loadConfig(
   sources: readonly SourceText[],
   environment: Environment,
   options: SourceOptions = {},
-): Loaded {
-  return finish(loadConfigInSteps(sources, environment, options));
-}
-
-export function* loadConfigInSteps(
-  sources: readonly SourceText[],
-  environment: Environment,
-  options: SourceOptions,
-): Steps<Loaded> {
+): Steps<LoadedConfig> {
   const problems: ConfigError[] = [];
   const documents: SourceDocument[] = [];
   for (const { file, text, at } of sources) {
-    const parsed = yield* parseSourceInSteps(file, text, environment, options);
+    const parsed = yield* parseSource(file, text, environment, options);
     problems.push(...(at === undefined ? parsed.problems : parsed.problems.map((problem) => problemAt(at, problem))));
     for (const document of parsed.documents) documents.push(at === undefined ? document : documentAt(at, document));
   }
@@ -147,13 +139,10 @@ export function* loadConfigInSteps(
     else problems.push(...validated.problems);
   }
   const validated = validate(configSchema, standalone, withPlaceholders(configSchema, standalone));
-  if (!validated.ok && options.isOwnFormatOnly !== true) {
-    const foreign = yield* loadForeignInSteps(standalone, sources, environment, options);
-    if (foreign !== undefined) return foreign;
-  }
   const shown = (found: readonly ConfigError[]): readonly ConfigError[] =>
     withoutVariableNames(found, standalone.variableNames);
-  if (!validated.ok) return { ok: false, problems: shown([...problems, ...validated.problems]) };
+  if (!validated.ok)
+    return { ok: false, problems: shown([...problems, ...validated.problems]), mismatch: () => standalone };
   yield;
   const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
   problems.push(...normalized.problems);
@@ -162,30 +151,6 @@ export function* loadConfigInSteps(
   const unset = documents.flatMap((document) => (document.unset ?? []).map((value) => ({ document, ...value })));
   const { config } = normalized;
   return { ok: true, config, resources, standalone, tests, unset, isEmpty: documents.every(isEmpty), warnings: [] };
-}
-
-/** Returns undefined if the document is not a configuration of a program whose configuration can be loaded. */
-function* loadForeignInSteps(
-  standalone: SourceDocument,
-  sources: readonly SourceText[],
-  environment: Environment,
-  options: SourceOptions,
-): Steps<Loaded | undefined> {
-  const source = sources.find(({ file }) => file === standalone.file);
-  const foreign = source && foreignFormat().convertForeign(standalone, source.text);
-  if (source === undefined || foreign === undefined) return undefined;
-  const refuse = (problems: readonly ConfigError[]): Loaded | undefined => {
-    if (!foreign.isCertain) return undefined;
-    // A conversion does not help if only variables are missing.
-    const isConverted = problems.every(({ message }) => message.startsWith(MISSING_VARIABLE));
-    return { ok: false, problems: isConverted ? problems : [foreignFormat().notLoadable(standalone), ...problems] };
-  };
-  if (foreign.problems.length > 0) return refuse(foreign.problems);
-  yield;
-  const at = standalone.position([]) ?? { file: source.file, line: 1, column: 1 };
-  const converted = sources.map((one) => (one === source ? { file: one.file, text: foreign.text, at } : one));
-  const loaded = yield* loadConfigInSteps(converted, environment, { ...options, isOwnFormatOnly: true });
-  return loaded.ok ? { ...loaded, warnings: foreign.warnings } : refuse(loaded.problems);
 }
 
 function problemAt(at: Position, { path, message }: ConfigError): ConfigError {

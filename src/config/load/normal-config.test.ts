@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../base/sliced-work.ts";
 import { loadConfig } from "./load.ts";
 import { fieldPlace } from "./normal-config.ts";
 
@@ -20,7 +21,7 @@ const places: [gateway: string, field: string, place: string][] = [
 ];
 for (const [gateway, field, place] of places) {
   test(`the ${field} of ${gateway} has its place and the name that it has in the file`, () => {
-    const loaded = loadConfig([{ file: "f", text: TEXT }], {});
+    const loaded = finish(loadConfig([{ file: "f", text: TEXT }], {}));
     assert.ok(loaded.ok);
     const found = loaded.config.gateways.find(({ name }) => name === gateway);
     assert.ok(found);

@@ -3,9 +3,11 @@
  * names, fills in defaults, and records source positions.
  */
 import { backends } from "../../backends/index.ts";
+import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PathMatch } from "../../core/policy.ts";
 import type { RouteMatch } from "../../core/topology.ts";
+import { canonicalPattern } from "../../http/host.ts";
 import { canonicalPath } from "../../http/request-path.ts";
 import { policies } from "../../policies/index.ts";
 import {
@@ -14,6 +16,7 @@ import {
   type WrittenConfig,
   type WrittenProcess,
   type WrittenRoute,
+  type WrittenTcpRoute,
 } from "../schema/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
@@ -24,11 +27,12 @@ import {
   type NormalConfig,
   type NormalGateway,
   type NormalRoute,
+  type NormalTcpRoute,
   type Place,
   type PlacedPolicy,
 } from "./normal-config.ts";
-import { gatewayFault, noGateway, servedBy } from "./route-gateways.ts";
-import { addTcpRoutes } from "./tcp-routes.ts";
+
+type Report = (path: Path, message: string) => void;
 
 export interface Normalized {
   readonly config: NormalConfig;
@@ -43,7 +47,7 @@ export function normalize(
   const problems: ConfigError[] = [];
   const gateways: NormalGateway[] = [];
   const routes: NormalRoute[] = [];
-  const problem = (path: Path, message: string): void =>
+  const problem: Report = (path, message) =>
     void problems.push(new ConfigError(document.position(path), pathText(path), message));
 
   for (const [name, gateway] of Object.entries(written.gateways ?? {})) {
@@ -109,12 +113,107 @@ export function normalize(
   };
 }
 
+const DEFAULT_GATEWAY = "default";
+
+interface ServedRoute {
+  readonly gateways?: string | readonly string[] | undefined;
+}
+
+/** Returns the gateways that a route names, otherwise `default`, otherwise the only gateway. */
+function servedBy(route: ServedRoute, gateways: readonly NormalGateway[]): readonly string[] {
+  if (route.gateways !== undefined) return typeof route.gateways === "string" ? [route.gateways] : route.gateways;
+  const only =
+    gateways.find(({ name }) => name === DEFAULT_GATEWAY) ?? (gateways.length === 1 ? gateways[0] : undefined);
+  return only ? [only.name] : [];
+}
+
+/** Explains why a gateway cannot serve a route for HTTP requests, or for connections if `isTcp` is true. */
+function gatewayFault(name: string, gateways: readonly NormalGateway[], isTcp = false): string | undefined {
+  const found = gateways.find((gateway) => gateway.name === name);
+  if (found === undefined) {
+    const names = gateways.map((gateway) => gateway.name);
+    return `there is no gateway named ${JSON.stringify(name)}${suggestion(name, names)}`;
+  }
+  if ((found.tcp !== undefined) === isTcp) return undefined;
+  return isTcp
+    ? `the gateway ${JSON.stringify(name)} serves HTTP: set its \`protocol\` to TCP or TLS, or write an entry of \`routes\``
+    : `the gateway ${JSON.stringify(name)} has \`protocol: ${found.protocol}\`: write an entry of \`tcpRoutes\``;
+}
+
+/** Explains why no gateway serves a route. `gateways` contains those that could. */
+function noGateway(route: ServedRoute, gateways: readonly NormalGateway[]): string {
+  if (route.gateways !== undefined) return "the list of gateways is empty";
+  return gateways.length === 0
+    ? "there is no gateway to serve it: add one under `gateways`"
+    : `set \`gateways\`: there are several (${gateways.map(({ name }) => name).join(", ")}) and none is named default`;
+}
+
+/** Adds `tcpRoutes` to the gateways that forward connections. A route that could never be selected is an error. */
+function addTcpRoutes(written: readonly WrittenTcpRoute[], gateways: readonly NormalGateway[], problem: Report): void {
+  const forwarding = gateways.filter(({ tcp }) => tcp !== undefined);
+  const names = new Set<string>();
+  for (const [index, route] of written.entries()) {
+    const path = ["tcpRoutes", index];
+    const name = route.name ?? `tcpRoute${index}`;
+    if (names.has(name)) problem([...path, "name"], `another entry is already named ${JSON.stringify(name)}`);
+    names.add(name);
+    const served = servedBy(route, forwarding);
+    if (served.length === 0)
+      problem([...path, ...(route.gateways === undefined ? [] : ["gateways"])], noGateway(route, forwarding));
+    for (const gateway of served) {
+      const fault = gatewayFault(gateway, gateways, true);
+      const found = forwarding.find((one) => one.name === gateway);
+      if (fault !== undefined) problem([...path, "gateways"], fault);
+      else if (found) addTo(found, normalTcpRoute(name, route), path, problem);
+    }
+  }
+}
+
+function addTo(gateway: NormalGateway, route: NormalTcpRoute, path: Path, problem: Report): void {
+  const [part] = gateway.tcp ?? [];
+  if (part === undefined) return;
+  const { name, protocol } = gateway;
+  if (route.hostnames.length > 0 && protocol === "TCP")
+    problem([...path, "hostnames"], `the gateway ${JSON.stringify(name)} has \`protocol: TCP\`, without server names`);
+  if (route.backends.some(({ dynamic }) => dynamic !== undefined) && (protocol === "TCP" || part.tls !== undefined))
+    problem(
+      [...path, "backends"],
+      `\`dynamic\` needs a gateway with \`protocol: TLS\` and without \`tls\`, unlike ${JSON.stringify(name)}`,
+    );
+  const other = part.routes.find((one) =>
+    route.hostnames.length === 0
+      ? one.hostnames.length === 0
+      : route.hostnames.some((hostname) => one.hostnames.includes(hostname)),
+  );
+  if (other !== undefined)
+    problem(
+      [...path, ...(route.hostnames.length === 0 ? [] : ["hostnames"])],
+      `the route ${JSON.stringify(other.name)} already serves ${route.hostnames.length === 0 ? "all other connections" : "one of these names"} of the gateway ${JSON.stringify(name)}`,
+    );
+  part.routes.push(route);
+}
+
+function normalTcpRoute(name: string, { hostnames = [], backends }: WrittenTcpRoute): NormalTcpRoute {
+  return {
+    name,
+    hostnames: hostnames.map(canonicalPattern),
+    backends: backends.map(({ host, dynamic, weight = 1, proxyProtocol }) => ({
+      name: host ?? "dynamic",
+      address: host,
+      dynamic,
+      weight,
+      isClosed: false,
+      sendsProxyHeader: proxyProtocol === "v2",
+    })),
+  };
+}
+
 /** Without a security policy in `ui.policies`, only loopback peers can use the web UI. */
 function uiRoute(
   ui: NonNullable<WrittenConfig["ui"]>,
   document: SourceDocument,
   gateways: readonly NormalGateway[],
-  problem: (path: Path, message: string) => void,
+  problem: Report,
 ): NormalRoute {
   const served = servedBy(
     ui,
@@ -156,7 +255,7 @@ function addSections(
   document: SourceDocument,
   gateways: NormalGateway[],
   routes: NormalRoute[],
-  problem: (path: Path, message: string) => void,
+  problem: Report,
 ): void {
   const shared = [...gateways];
   for (const { key, section } of backends) {

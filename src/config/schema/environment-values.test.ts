@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../base/sliced-work.ts";
 import { parseSource } from "../text/yaml-source.ts";
 import { plainDollarWarnings } from "./environment-values.ts";
 import { configSchema } from "./schema.ts";
 
 function warningsOf(text: string): string[] {
-  const [document] = parseSource("f", text, { set_one: "x" }).documents;
+  const [document] = finish(parseSource("f", text, { set_one: "x" })).documents;
   assert.ok(document);
   return plainDollarWarnings(configSchema, document, { set_one: "x" }).map((warning) => warning.toLine());
 }

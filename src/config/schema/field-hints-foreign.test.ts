@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../base/sliced-work.ts";
 import { loadConfig } from "../load/load.ts";
 import { FOREIGN_WORDS } from "./field-hints.ts";
 
@@ -11,7 +12,7 @@ const inTarget = (fields: string): string => `mcp: { targets: [{ name: a, ${fiel
 
 /** What is said of each field, without its place. */
 function saidOf(text: string): Map<string, string> {
-  const loaded = loadConfig([{ file: "f", text }], {}, { isOwnFormatOnly: true });
+  const loaded = finish(loadConfig([{ file: "f", text }], {}));
   return new Map(
     (loaded.ok ? [] : loaded.problems).map(({ path, message }) => [path.split(".").at(-1) ?? "", message]),
   );

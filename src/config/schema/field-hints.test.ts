@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../base/sliced-work.ts";
 import { loadConfig } from "../load/load.ts";
 
 const GATEWAY = "gateways: { default: { port: 0 } }\n";
@@ -7,7 +8,7 @@ const TARGET = "{ name: a, stdio: { cmd: x } }";
 
 /** What is said of one field, without its place. */
 function saidOf(text: string, field: string): string | undefined {
-  const loaded = loadConfig([{ file: "f", text }], {}, { isOwnFormatOnly: true });
+  const loaded = finish(loadConfig([{ file: "f", text }], {}));
   const problems = loaded.ok ? [] : loaded.problems;
   return problems.find(({ path }) => path === field)?.message;
 }
@@ -224,9 +225,8 @@ test("a provider that is only a name gets advice about settings and shared provi
 });
 
 test("an unknown field is one error, without the list of fields that are missing", () => {
-  const loaded = loadConfig(
-    [{ file: "f", text: `${GATEWAY}routes: [{ backends: [{ ai: { provider: { openai: {} } } }] }]` }],
-    {},
+  const loaded = finish(
+    loadConfig([{ file: "f", text: `${GATEWAY}routes: [{ backends: [{ ai: { provider: { openai: {} } } }] }]` }], {}),
   );
   assert.deepEqual(
     (loaded.ok ? [] : loaded.problems).map(({ path, message }) => [path, message]),

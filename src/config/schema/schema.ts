@@ -86,7 +86,7 @@ export const backendProtocol = z
     "The protocol for `host` and `service` backends: `h2` is HTTP/2 over TLS, `h2c` is HTTP/2 without TLS, and `auto` uses HTTP/2 if the server selects it by ALPN. Default: `http1`.",
   );
 
-export const onlyHttpBackends: [check: (value: object) => boolean, problem: { message: string; path: string[] }] = [
+export const onlyHttpBackends: Check<object> = [
   (value) => !("protocol" in value) || value.protocol === undefined || "host" in value || "service" in value,
   { message: "only `host` and `service` backends have a protocol", path: ["protocol"] },
 ];
@@ -219,6 +219,15 @@ const redis = z.strictObject({
 
 export const storeSchema = z.union([z.literal("memory"), folder, redis]);
 
+function weight(of: "requests" | "connections") {
+  return z
+    .int()
+    .min(0)
+    .max(1_000_000)
+    .optional()
+    .describe(`The backend's share of the route's ${of}, relative to the other weights. Default: 1.`);
+}
+
 function isRedisUrl(text: string): boolean {
   try {
     const { protocol, hostname, pathname, search } = new URL(text);
@@ -229,10 +238,6 @@ function isRedisUrl(text: string): boolean {
   }
 }
 
-const DEFAULT_DRAIN = "30s";
-/** The default is longer than the usual ping intervals. */
-const DEFAULT_TUNNEL_IDLE = "1h";
-
 const MAX_WORKERS = 128;
 
 const backend = exactlyOneOf(
@@ -240,12 +245,7 @@ const backend = exactlyOneOf(
     ...Object.fromEntries(
       backends.map((definition) => [definition.key, backendSchema(definition).optional().describe(definition.doc)]),
     ),
-    weight: z
-      .int()
-      .min(0)
-      .max(1_000_000)
-      .optional()
-      .describe("The backend's share of the route's requests, relative to the other weights. Default: 1."),
+    weight: weight("requests"),
     protocol: backendProtocol.optional(),
     canary: canarySchema
       .optional()
@@ -316,12 +316,15 @@ export function isForwarding(protocol: string): boolean {
 }
 
 const gatewayNames = z.union([z.string().min(1), z.array(z.string().min(1)).min(1)]);
+/** A new instance for each use, because the JSON schema would refer to a shared one. */
+const servingGateways = () =>
+  gatewayNames
+    .optional()
+    .describe("The gateways that serve it. Default: the gateway named `default`, or the only gateway.");
 
 export const routeSchema = z.strictObject({
   name: z.string().min(1).max(253).optional().describe("Default: `route<index>`."),
-  gateways: gatewayNames
-    .optional()
-    .describe("The gateways that serve it. Default: the gateway named `default`, or the only gateway."),
+  gateways: servingGateways(),
   hostnames: z
     .array(z.string().min(1))
     .optional()
@@ -339,8 +342,11 @@ export const routeSchema = z.strictObject({
   policies: policiesOf("route").optional().describe("Policies of this route."),
 });
 
+const addressRange = () =>
+  z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8");
+
 const allowedAddresses = z
-  .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
+  .array(addressRange())
   .default([])
   .describe(
     "Addresses or CIDR ranges that are otherwise refused: those of this machine, private and link-local networks, and metadata services.",
@@ -364,12 +370,7 @@ const tcpBackend = exactlyOneOf(
       })
       .optional()
       .describe("The server that the client names (SNI). Only with `protocol: TLS` and without `tls`."),
-    weight: z
-      .int()
-      .min(0)
-      .max(1_000_000)
-      .optional()
-      .describe("The backend's share of the route's connections, relative to the other weights. Default: 1."),
+    weight: weight("connections"),
     proxyProtocol: z
       .literal("v2")
       .optional()
@@ -395,19 +396,14 @@ const tcpRoute = z.strictObject({
   backends: z.array(tcpBackend).min(1).describe("The servers, which share the connections by weight."),
 });
 
+const adminAddress = () =>
+  z.string().refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off").optional();
+
 const processSection = z.strictObject({
-  adminAddr: z
-    .string()
-    .refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off")
-    .optional()
-    .describe(
-      "Admin address: `ip:port`, `unix:/path/to/socket`, or `off`. Default: loopback on port 15000. Read at startup only.",
-    ),
-  statsAddr: z
-    .string()
-    .refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off")
-    .optional()
-    .describe("An additional address for /metrics and /healthz. Read at startup only."),
+  adminAddr: adminAddress().describe(
+    "Admin address: `ip:port`, `unix:/path/to/socket`, or `off`. Default: loopback on port 15000. Read at startup only.",
+  ),
+  statsAddr: adminAddress().describe("An additional address for /metrics and /healthz. Read at startup only."),
   sensitiveHeaders: z
     .array(headerName())
     .optional()
@@ -415,7 +411,7 @@ const processSection = z.strictObject({
       "Header names to redact in traces and debug output, in addition to the built-in list. Read at startup only.",
     ),
   trustedProxies: z
-    .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
+    .array(addressRange())
     .optional()
     .describe("Addresses or CIDR ranges whose `x-forwarded-*` headers are trusted. Read at startup only."),
   allowConfigEdit: z
@@ -443,11 +439,10 @@ const processSection = z.strictObject({
     .describe(
       "The key that signs MCP session IDs: at least 32 characters, the same for all replicas. In a list, the first key signs and all keys are accepted. Default: generated and saved in the store. Read at startup only.",
     ),
-  drainTimeout: duration()
-    .default(durationOf(DEFAULT_DRAIN))
-    .describe("How long a shutdown waits for in-flight requests. Default: 30s."),
+  drainTimeout: duration().default(30_000).describe("How long a shutdown waits for in-flight requests. Default: 30s."),
   tunnelIdleTimeout: duration()
-    .default(durationOf(DEFAULT_TUNNEL_IDLE))
+    // The default is longer than the usual ping intervals.
+    .default(3_600_000)
     .describe(
       "How long an upgraded connection (WebSocket) may be idle in both directions before it is closed. `0s` disables the limit. Default: 1h. Read at startup only.",
     ),
@@ -549,9 +544,7 @@ const sections = Object.fromEntries(
 );
 
 const ui = z.strictObject({
-  gateways: gatewayNames
-    .optional()
-    .describe("The gateways that serve it. Default: the gateway named `default`, or the only gateway."),
+  gateways: servingGateways(),
   policies: policiesOf("route").optional().describe("Without policies, only loopback clients are accepted."),
   operator: celSource()
     .optional()
@@ -601,8 +594,4 @@ function isAdminAddress(text: string): boolean {
   if (text === "off") return true;
   if (text.startsWith("unix:")) return text.length > "unix:".length && Buffer.byteLength(text) <= 112;
   return /^(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\]|\*):\d{1,5}$/.test(text);
-}
-
-function durationOf(text: string): number {
-  return duration().parse(text);
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { assertCpuBelow } from "../../../test/support/cpu-time.ts";
+import { finish } from "../../base/sliced-work.ts";
 import { pathText } from "./value-path.ts";
 import { parseSource } from "./yaml-source.ts";
 
@@ -17,7 +18,7 @@ const ENV = {
 };
 
 function readValue(text: string): unknown {
-  const parsed = parseSource("f.yaml", text, ENV);
+  const parsed = finish(parseSource("f.yaml", text, ENV));
   assert.deepEqual(
     parsed.problems.map((problem) => problem.toLine()),
     [],
@@ -26,7 +27,7 @@ function readValue(text: string): unknown {
 }
 
 function problemsOf(text: string): string[] {
-  return parseSource("f.yaml", text, ENV).problems.map((problem) => problem.toLine());
+  return finish(parseSource("f.yaml", text, ENV)).problems.map((problem) => problem.toLine());
 }
 
 const resolved: [name: string, text: string, value: unknown][] = [
@@ -200,7 +201,7 @@ test("many keys and long lists are no bomb", () => {
 });
 
 test("several documents keep their own places", () => {
-  const parsed = parseSource("f.yaml", "a: 1\n---\nkind: X\nb:\n  c: 2\n", {});
+  const parsed = finish(parseSource("f.yaml", "a: 1\n---\nkind: X\nb:\n  c: 2\n", {}));
   assert.deepEqual(
     parsed.documents.map(({ value }) => value),
     [{ a: 1 }, { kind: "X", b: { c: 2 } }],

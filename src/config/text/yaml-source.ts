@@ -17,7 +17,7 @@ import {
 } from "yaml";
 import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { expandedValue, firstTooDeepLine, MAX_ALIASES, readYamlInSteps } from "../../base/read-yaml.ts";
-import { finish, type Steps } from "../../base/sliced-work.ts";
+import type { Steps } from "../../base/sliced-work.ts";
 import { ConfigError, type Position } from "../../core/config-error.ts";
 import type { VariableValue } from "../../record/trace/redact.ts";
 import {
@@ -71,24 +71,13 @@ export interface ParsedSource {
 
 export interface SourceOptions {
   readonly allowUnset?: boolean;
-  /** If true, configurations of other programs are rejected, even if they could be loaded. */
-  readonly isOwnFormatOnly?: boolean;
 }
 
-export function parseSource(
+export function* parseSource(
   file: string,
   text: string,
   environment: Environment,
   options: SourceOptions = {},
-): ParsedSource {
-  return finish(parseSourceInSteps(file, text, environment, options));
-}
-
-export function* parseSourceInSteps(
-  file: string,
-  text: string,
-  environment: Environment,
-  options: SourceOptions,
 ): Steps<ParsedSource> {
   const whole = (message: string): ParsedSource => ({
     documents: [],

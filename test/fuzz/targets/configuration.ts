@@ -2,6 +2,9 @@
  * Configuration files with variables: loading ends with a configuration or with problems that say where, a value of the
  * environment never changes the structure of the document, and none is quoted in a message.
  */
+
+import { finish } from "../../../src/base/sliced-work.ts";
+import { loadForeign } from "../../../src/config/load/foreign-config.ts";
 import { loadConfig } from "../../../src/config/load/load.ts";
 import { parseSource } from "../../../src/config/text/yaml-source.ts";
 import type { Random } from "../../support/random.ts";
@@ -55,7 +58,8 @@ export const configuration = defineTarget<Input>({
   }),
   run({ text, values }) {
     const environment = environmentOf(values);
-    const loaded = loadConfig([{ file: "f.yaml", text }], environment);
+    const sources = [{ file: "f.yaml", text }];
+    const loaded = finish(loadForeign(finish(loadConfig(sources, environment)), sources, environment));
     const lines = text.split(/\r\n|\r|\n/).length;
     if (!loaded.ok) {
       expect(loaded.problems.length > 0, "refused without a problem");
@@ -78,9 +82,9 @@ export const configuration = defineTarget<Input>({
 });
 
 function checkStructure(text: string, environment: Record<string, string>): void {
-  const one = parseSource("f.yaml", text, environment);
+  const one = finish(parseSource("f.yaml", text, environment));
   if (one.problems.length > 0 || one.documents.some(({ variableNames }) => variableNames !== undefined)) return;
-  const other = parseSource("f.yaml", text, { A: "w", B: "w", C: "w" });
+  const other = finish(parseSource("f.yaml", text, { A: "w", B: "w", C: "w" }));
   if (other.problems.length === 0)
     expectSame(
       one.documents.map(({ value }) => shapeOf(value)),

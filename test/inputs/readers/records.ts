@@ -13,7 +13,7 @@ import { readYaml } from "../../../src/base/read-yaml.ts";
 import { SLICED_BYTES } from "../../../src/base/sliced-work.ts";
 import { lineReader } from "../../../src/cli/instance/admin-client.ts";
 import { parseSnapshot, parseSnapshotInSteps } from "../../../src/config/documents/snapshot.ts";
-import { parseSourceInSteps } from "../../../src/config/text/yaml-source.ts";
+import { parseSource } from "../../../src/config/text/yaml-source.ts";
 import { alternativeNames, checkCertificates } from "../../../src/http/certificates.ts";
 import { createSseParser } from "../../../src/http/sse.ts";
 import { createBrowserSessions } from "../../../src/identity/login/browser-login.ts";
@@ -91,7 +91,7 @@ const YAML_BYTES = 400;
 
 const configuration = hostile<string>({
   shapes: configurations,
-  read: (value) => finishInTurns(parseSourceInSteps("a.yaml", value, {}, {})).problems.length,
+  read: (value) => finishInTurns(parseSource("a.yaml", value, {})).problems.length,
   bytes: YAML_BYTES,
 });
 

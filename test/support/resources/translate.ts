@@ -3,6 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { z } from "zod";
+import { finish } from "../../../src/base/sliced-work.ts";
 import type { PolicyResource, ResourceInput, ResourceResult } from "../../../src/config/documents/documents.ts";
 import { translateResources } from "../../../src/config/documents/translate.ts";
 import { configSchema } from "../../../src/config/schema/schema.ts";
@@ -59,7 +60,7 @@ export const standalone: ResourceInput["standalone"] = {
 };
 
 export function translate(yaml: string, more: Partial<ResourceInput> = {}): ResourceResult {
-  const { documents, problems } = parseSource("test.yaml", yaml, {});
+  const { documents, problems } = finish(parseSource("test.yaml", yaml, {}));
   assert.deepEqual(problems, []);
   const routeSchema = configSchema.shape.routes.unwrap().element;
   return translateResources({
