@@ -1,7 +1,7 @@
 /**
  * `node scripts/ui-pictures.mjs`: takes the screenshots of docs/web-ui.md. It starts the built gateway with the
  * configuration of a small team (two MCP servers, two models with prices, keys, a rule, a budget), sends traffic of
- * three users for a while, follows the tour in Chromium, and writes PNG files with a palette to docs/images. Then it
+ * three users for a while, follows the tour in Chromium, and writes PNG files to docs/images. Then it
  * photographs every page in both themes at 1440 and 400 pixels, for a review of the looks, in test-artifacts/gallery.
  * An argument, `docs` or `gallery`, selects one of the two. Needs Chromium and Linux.
  */
@@ -12,7 +12,6 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
-import { palettePng } from "./palette-png.mjs";
 import { root } from "./steps.mjs";
 
 const SIZE = { width: 1200, height: 760 };
@@ -99,7 +98,7 @@ try {
 async function takePictures(browser, adminUrl, url) {
   const page = await browser.newPage({ viewport: SIZE, colorScheme: "light" });
   const picture = async (name) => {
-    const bytes = palettePng(await page.screenshot({ animations: "disabled" }));
+    const bytes = await page.screenshot({ animations: "disabled" });
     writeFileSync(join(root, "docs", "images", name), bytes);
     console.log(`${name}: ${(bytes.length / 1024).toFixed(0)} KB`);
   };
