@@ -5,6 +5,7 @@
 
 import type { WhatIf } from "../admin/endpoints/what-if.ts";
 import type { Clock } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { type DryConfigOptions, openDryConfig } from "../config/dry-config.ts";
 import { openSources, type PlacedTest, type SourceList, type SourceText } from "../config/load/load.ts";
 import type { Finding } from "../config/prepare.ts";
@@ -226,7 +227,7 @@ async function itemDifferences(test: RequestTest, runner: DryRunner): Promise<Di
   for (const field of ["visible", "hidden"] as const) {
     for (const tool of test.expect[field] ?? []) {
       const { arguments: args } = test.request.mcp ?? {};
-      const mcp = { tool, ...(args === undefined ? {} : { arguments: args }) };
+      const mcp = { tool, ...defined({ arguments: args }) };
       const report = await runner.run(dryRequestOf({ ...test.request, mcp }, givenOf(test)));
       const isVisible = report.item?.visible === true && report.outcome === "forwarded";
       if (isVisible !== (field === "visible"))

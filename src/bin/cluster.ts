@@ -2,8 +2,10 @@
  * Implements `--gateway`, which reads the configuration from a Kubernetes cluster, either through its controller or
  * directly.
  */
+
 import { hostname } from "node:os";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { print } from "../base/print.ts";
 import type { Environment } from "../config/text/env.ts";
 import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
@@ -70,7 +72,7 @@ async function directClient(
     environment,
     isInteractive: false,
     err: (text) => print(2, text),
-    flags: { ...(kubeconfig === undefined ? {} : { kubeconfig }), ...(context === undefined ? {} : { context }) },
+    flags: { ...defined({ kubeconfig, context }) },
   });
   return openApiClient(access, systemClock);
 }

@@ -1,6 +1,7 @@
 /**
  * Implements the flags, signals, and exit codes of `gateway controller`.
  */
+
 import { randomBytes } from "node:crypto";
 import { isIP } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
@@ -8,6 +9,7 @@ import { parseArgs } from "node:util";
 import { jsonResponse, textResponse } from "../admin/server/endpoint.ts";
 import { openAdminServer } from "../admin/server/server.ts";
 import { systemClock, wait } from "../base/clock.ts";
+import { defined } from "../base/defined.ts";
 import { print } from "../base/print.ts";
 import { processResidentBytes } from "../base/process-memory.ts";
 import { VERSION } from "../base/version.ts";
@@ -102,8 +104,7 @@ export async function runController(args: readonly string[]): Promise<number> {
       isInteractive: false,
       err: (text) => print(2, text),
       flags: {
-        ...(flags.kubeconfig === undefined ? {} : { kubeconfig: flags.kubeconfig }),
-        ...(flags.context === undefined ? {} : { context: flags.context }),
+        ...defined({ kubeconfig: flags.kubeconfig, context: flags.context }),
       },
     });
     const namespace = flags.namespace ?? access.namespace;

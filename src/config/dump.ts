@@ -1,7 +1,9 @@
 /**
  * Describes the loaded configuration for `/config_dump` (spec 4.2), with redacted secrets.
  */
+
 import { z } from "zod";
+import { defined } from "../base/defined.ts";
 import type { TcpPart, Topology } from "../core/topology.ts";
 import type { Redaction } from "../record/trace/redact.ts";
 import type { PolicyResource } from "./documents/documents.ts";
@@ -60,7 +62,7 @@ export function configDumpInParts({
       port: ports.get(listener.name) ?? listener.port,
       protocol: listener.protocol,
       policies: listener.policies.effectivePolicy,
-      ...(listener.proxyProtocol === undefined ? {} : { proxyProtocol: listener.proxyProtocol }),
+      ...defined({ proxyProtocol: listener.proxyProtocol }),
       ...(listener.sections === undefined
         ? {}
         : {
@@ -146,7 +148,7 @@ function shownTcpPart({ name, hostname = "*", tls, closed, routes }: TcpPart): R
     name,
     hostname,
     terminatesTls: tls !== undefined,
-    ...(closed === undefined ? {} : { closed }),
+    ...defined({ closed }),
     routes: routes.map((route) => ({
       name: route.name,
       hostnames: route.hostnames,

@@ -5,6 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { isIP } from "node:net";
+import { defined } from "../base/defined.ts";
 import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/documents/cluster.ts";
 import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
 import { notUsable, requestedAddresses } from "../config/documents/gateway-addresses.ts";
@@ -170,9 +171,7 @@ function podSpec(
     serviceAccountName: account,
     automountServiceAccountToken: false,
     terminationGracePeriodSeconds: 45,
-    ...(nodeSelector === undefined ? {} : { nodeSelector }),
-    ...(tolerations === undefined ? {} : { tolerations }),
-    ...(priorityClassName === undefined ? {} : { priorityClassName }),
+    ...defined({ nodeSelector, tolerations, priorityClassName }),
     securityContext: {
       runAsNonRoot: true,
       runAsUser: 65532,

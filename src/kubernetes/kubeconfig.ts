@@ -3,8 +3,10 @@
  * credentials. Settings that are not supported (proxies, built-in auth providers) are rejected by name, because
  * ignoring them would cause a 401 or a timeout.
  */
+
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import { defined } from "../base/defined.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import { readYaml } from "../base/read-yaml.ts";
 import { runProgram } from "../base/run-program.ts";
@@ -110,8 +112,7 @@ function serverTls(cluster: Entry): TlsOptions {
     );
   const servername = text(cluster.fields["tls-server-name"]);
   return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(servername === undefined ? {} : { servername }),
+    ...defined({ ca, servername }),
     ...(insecure ? { insecure } : {}),
   };
 }
@@ -169,9 +170,7 @@ function actingAs({ title, fields }: Entry): Record<string, string> {
   const uid = text(fields["as-uid"]);
   const [group] = groups;
   return {
-    ...(name === undefined ? {} : { "impersonate-user": name }),
-    ...(uid === undefined ? {} : { "impersonate-uid": uid }),
-    ...(group === undefined ? {} : { "impersonate-group": group }),
+    ...defined({ "impersonate-user": name, "impersonate-uid": uid, "impersonate-group": group }),
   };
 }
 
@@ -264,7 +263,7 @@ function clusterInfo(cluster: Entry): Record<string, unknown> {
     ...(text(fields["tls-server-name"]) === undefined ? {} : { "tls-server-name": fields["tls-server-name"] }),
     ...(fields["insecure-skip-tls-verify"] === true ? { "insecure-skip-tls-verify": true } : {}),
     ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca).toString("base64") }),
-    ...(config === undefined ? {} : { config }),
+    ...defined({ config }),
   };
 }
 

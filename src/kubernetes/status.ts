@@ -3,6 +3,7 @@
  * controllers stay untouched.
  */
 
+import { defined } from "../base/defined.ts";
 import {
   isForeignGroup,
   isTlsPolicyConflicted,
@@ -205,7 +206,7 @@ function gatewayStatus(
     gateway: gatewayKey(object),
     status: {
       addresses,
-      ...(attachedSets === undefined ? {} : { attachedListenerSets: attachedSets }),
+      ...defined({ attachedListenerSets: attachedSets }),
       conditions: withOthers(withoutOccasional(status.conditions), [
         ...(unreadable.length === 0 ? [] : [conditionOf(READABLE, unreadableVerdict(unreadable), context)]),
         conditionOf("Accepted", outcome.accepted, context),

@@ -3,6 +3,7 @@
  * with its value; with several requests, it returns only whether each matches. Credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
  */
 
+import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { runInSlices, type Steps } from "../../base/sliced-work.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
@@ -60,7 +61,7 @@ async function readQuery(request: AdminRequest): Promise<Question | undefined> {
   if (requestId !== undefined && typeof requestId !== "string") return undefined;
   if (requestIds !== undefined) return isStrings(requestIds) ? { expression, requestIds } : undefined;
   if (attributes !== undefined && !isObject(attributes)) return undefined;
-  return { expression, ...(requestId === undefined ? {} : { requestId }), ...(attributes ? { attributes } : {}) };
+  return { expression, ...defined({ requestId }), ...(attributes ? { attributes } : {}) };
 }
 
 function evaluate(source: string, attributes: AttributeSource): AdminResponse {

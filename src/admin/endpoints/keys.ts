@@ -2,7 +2,9 @@
  * `/keys` lists the API keys in the store, without the keys themselves, which are not stored. POST creates a key, which
  * is shown only in that response, or revokes one.
  */
+
 import { z } from "zod";
+import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
 import { tryReadJson } from "../../json/read-json.ts";
@@ -45,7 +47,7 @@ export function keysEndpoint(keys: KeyStore): AdminEndpoint {
       ...(expiresAtMs === undefined
         ? {}
         : { expiresAt: new Date(expiresAtMs).toISOString(), expired: expiresAtMs <= keys.nowMs() }),
-      ...(spent === undefined ? {} : { spent }),
+      ...defined({ spent }),
     };
   }
 }

@@ -5,6 +5,7 @@
  */
 
 import { z } from "zod";
+import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Backend, ConnectedAccounts, InspectedBackend, InspectedTarget } from "../../core/backend.ts";
 import type { Topology } from "../../core/topology.ts";
@@ -220,7 +221,7 @@ function review(
     targets: inspected.map(({ target, tools, error }) => ({
       target,
       tools: tools.length,
-      ...(error === undefined ? {} : { error }),
+      ...defined({ error }),
     })),
     changes,
   };

@@ -2,7 +2,9 @@
  * `/debug/usage/budgets` compares the counters of budgets in the store with the sums of the history database. They
  * can differ, for example by running calls and dropped rows.
  */
+
 import type { Clock } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import { displayUnit, fromStoredAmount, type ParsedAccount, parseAccount, periodAt } from "../../llm/budgets/budget.ts";
 import type { History } from "../../record/history/history.ts";
 import { ONLY_ENDED } from "../../store/holds.ts";
@@ -88,7 +90,7 @@ function compared(
 ): ComparedAccount {
   const amount = (counted: number): number => fromStoredAmount(unit, counted);
   return {
-    ...(namespace === undefined ? {} : { namespace }),
+    ...defined({ namespace }),
     budget,
     unit: displayUnit(unit),
     per,

@@ -2,6 +2,7 @@
  * Merges the reports of worker threads: requests by sequence number, tasks by name, memory in total and per thread,
  * run-time counts of backends, and traffic history by time slot.
  */
+import { defined } from "../../base/defined.ts";
 import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
 import {
   type HistoryPoint,
@@ -269,7 +270,7 @@ function addedRows(a: TrafficRow, b: TrafficRow): TrafficRow {
     name: a.name,
     ...sumOfTraffic([a, b]),
     trend: addedTrend(a.trend, b.trend),
-    ...(lastAt === undefined ? {} : { lastAt }),
+    ...defined({ lastAt }),
   };
 }
 

@@ -3,6 +3,7 @@
  * and changed routes and headers.
  */
 
+import { defined } from "../../base/defined.ts";
 import { escapeControls } from "../../base/safe-text.ts";
 import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
 import { extractRule } from "../../record/policy-reports.ts";
@@ -111,7 +112,7 @@ export function createRehearsalCount(isSensitive: (name: string) => boolean): Re
     const name = nameOf(recorded, subject);
     const row = rowOf(rows, subject, () => ({
       subject,
-      ...(name === undefined ? {} : { name }),
+      ...defined({ name }),
       requests: 0,
       reasons: [],
       examples: [],

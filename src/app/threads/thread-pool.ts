@@ -10,6 +10,7 @@ import { handleRemote, type RemoteRequest, readRemote, remoteRequest } from "../
 import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import { childRegistryBytes, endListedChildren } from "../../base/child-registry.ts";
 import { type Clock, wait } from "../../base/clock.ts";
+import { defined } from "../../base/defined.ts";
 import type { MemoryBudget } from "../../base/memory-budget.ts";
 import type { MainSharedMemory } from "../../base/shared-memory.ts";
 import type { SourceText } from "../../config/load/load.ts";
@@ -433,6 +434,6 @@ export function probePort(address: string | undefined, port: number): Promise<vo
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => socket.destroy());
     server.once("error", reject);
-    server.listen({ port, ...(address === undefined ? {} : { host: address }) }, () => server.close(() => resolve()));
+    server.listen({ port, ...defined({ host: address }) }, () => server.close(() => resolve()));
   });
 }

@@ -1,7 +1,9 @@
 /**
  * `gwctl proxy memory|tasks|limits`, `gwctl budgets`, and `gwctl cel` print data from the admin interface.
  */
+
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { defined } from "../../base/defined.ts";
 import { newForm } from "../../base/form.ts";
 import { ageText, bytesText } from "../../base/format.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
@@ -54,7 +56,7 @@ export async function cel(
 ): Promise<void> {
   const format = formatOf(flags.output, FORMATS);
   const { admin } = await openTarget(undefined, flags, terminal);
-  const question = { expression, ...(flags.request === undefined ? {} : { requestId: flags.request }) };
+  const question = { expression, ...defined({ requestId: flags.request }) };
   try {
     const response = await admin.post(ADMIN_PATHS.cel, { body: JSON.stringify(question) });
     const evaluation = readEvaluation(response.body.toString(), admin.display);

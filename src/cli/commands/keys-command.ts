@@ -2,7 +2,9 @@
  * `gwctl keys create|list|revoke` manages API keys in the store of a running gateway. `create` writes only the key to
  * standard output, so the key can be piped to a file.
  */
+
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
@@ -35,10 +37,10 @@ export async function createKey(instance: string | undefined, flags: CreateFlags
   const budget = budgetOf(flags);
   const make = {
     name: flags.name,
-    ...(flags.forNamespace === undefined ? {} : { namespace: flags.forNamespace }),
+    ...defined({ namespace: flags.forNamespace }),
     ...(flags.expires === undefined ? {} : { expiresAtMs: expiryOf(flags.expires) }),
     ...(flags.models === undefined ? {} : { models: flags.models.split(",").map((name) => name.trim()) }),
-    ...(budget === undefined ? {} : { budget }),
+    ...defined({ budget }),
     metadata: Object.fromEntries((flags.metadata ?? []).map(metadataOf)),
   };
   const { id, key } = await postKeys(instance, flags, { make }, terminal);

@@ -2,7 +2,9 @@
  * `gwctl prices import`: converts a local copy of LiteLLM's `model_prices_and_context_window.json` to a catalog for
  * `modelCatalog`.
  */
+
 import { readFileSync, writeFileSync } from "node:fs";
+import { defined } from "../../base/defined.ts";
 import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import { isData, printData } from "../terminal/output.ts";
@@ -150,8 +152,7 @@ function cacheRates(entry: Json, suffix: string): { cacheRead?: number; cacheWri
   const cacheRead = perMillion(entry[`cache_read_input_token_cost${suffix}`]);
   const cacheWrite = perMillion(entry[`cache_creation_input_token_cost${suffix}`]);
   return {
-    ...(cacheRead === undefined ? {} : { cacheRead }),
-    ...(cacheWrite === undefined ? {} : { cacheWrite }),
+    ...defined({ cacheRead, cacheWrite }),
   };
 }
 

@@ -1,8 +1,10 @@
 /**
  * `gwctl proxy trace` (spec 4.4) shows the trace of a request as JSON lines, as a plain list, or in the terminal UI.
  */
+
 import { randomBytes } from "node:crypto";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { defined } from "../../base/defined.ts";
 import { type ProgramOptions, runProgram } from "../../base/run-program.ts";
 import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
@@ -113,7 +115,7 @@ async function watch(target: Target, flags: TraceFlags, view: TraceView): Promis
   const open = await openTrace(
     target.admin,
     {
-      ...(flags.expression === undefined ? {} : { expression: flags.expression }),
+      ...defined({ expression: flags.expression }),
       ...(flags.count === undefined ? {} : { count: Number(flags.count) }),
     },
     {

@@ -1,7 +1,9 @@
 /**
  * Attaches resource documents, such as GatewayPolicy and HTTPRoute, to the standalone configuration.
  */
+
 import type { z } from "zod";
+import { defined } from "../../base/defined.ts";
 import type { ConfigError } from "../../core/config-error.ts";
 import { policies } from "../../policies/index.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
@@ -84,9 +86,7 @@ export function attachResources(
     }
     config.routes.push({
       ...normal,
-      ...(except === undefined ? {} : { except }),
-      ...(section === undefined ? {} : { section }),
-      ...(closed === undefined ? {} : { closed }),
+      ...defined({ except, section, closed }),
     });
   }
   for (const { target, kind, config: value, written, owner, document, path } of result.attachments) {

@@ -6,6 +6,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
+import { defined } from "../../base/defined.ts";
 import { fileProblem } from "../../base/files.ts";
 import { type OwnedKey, ownedKey, processKey } from "../../base/owner.ts";
 import { type ClaimMemory, claimAlone, ownedMemory, type SharedMemory } from "../../base/shared-memory.ts";
@@ -142,7 +143,7 @@ function createCompiler(context: CompileContext) {
       tls,
       http2: gateway.http2,
       ...(gateway.forwardProxy === true ? { forwardProxy: true } : {}),
-      ...(proxyProtocol === undefined ? {} : { proxyProtocol }),
+      ...defined({ proxyProtocol }),
       writtenAt: (field) => fieldPlace(gateway.place, field),
       policies,
       routes: compiled,
@@ -239,7 +240,7 @@ function createCompiler(context: CompileContext) {
     return {
       name: route.name,
       hostnames: route.hostnames,
-      ...(route.except === undefined ? {} : { except: route.except }),
+      ...defined({ except: route.except }),
       matches: route.matches,
       policies: scope,
       backends: list,
@@ -330,7 +331,7 @@ function createCompiler(context: CompileContext) {
           kind: policy.kind,
           phase,
           hooks: shown,
-          ...(of === undefined ? {} : { of }),
+          ...defined({ of }),
           writtenAt: (rule) => policyPosition(policy, rule),
         });
       }

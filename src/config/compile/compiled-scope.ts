@@ -1,6 +1,7 @@
 /**
  * Sorts the compiled policies of a scope into the lists that the pipeline runs for requests and responses.
  */
+import { defined } from "../../base/defined.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition, RequestHook } from "../../core/policy.ts";
 import { policies } from "../../policies/index.ts";
@@ -56,8 +57,7 @@ export function scopeOf(
   const forLogins = access.filter(({ kind }) => policies.find((one) => one.kind === kind)?.exemptsLogins !== true);
   return {
     ...scope,
-    ...(preface === undefined ? {} : { preface }),
-    ...(loginPaths === undefined ? {} : { loginPaths }),
+    ...defined({ preface, loginPaths }),
     ...(forLogins.length === access.length ? {} : { forLogins: { ...scope, access: forLogins } }),
   };
 }

@@ -4,6 +4,7 @@
  */
 
 import { createSecureContext } from "node:tls";
+import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { checkCertificates, readCertificate as readPemCertificate } from "../../http/certificates.ts";
 import { createHostTable } from "../../http/host.ts";
@@ -34,7 +35,7 @@ export function readListenerTls(tls: WrittenTls, reader: TlsReader): ListenerTls
   const [first, ...others] = written.map(({ path, ...one }) => readCertificate(path, one, reader));
   const clientAuth = tls.clientAuth && readClientAuth(tls.clientAuth, reader);
   const floors = reader.at(ciphers === undefined ? [] : ["ciphers"], () =>
-    createSecureContext({ minVersion, ...(ciphers === undefined ? {} : { ciphers }) }),
+    createSecureContext({ minVersion, ...defined({ ciphers }) }),
   );
   if (first === undefined || others.includes(undefined) || floors === undefined) return undefined;
   if (tls.clientAuth !== undefined && clientAuth === undefined) return undefined;

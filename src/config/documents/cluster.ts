@@ -1,6 +1,7 @@
 /**
  * Provides an immutable view of the objects of a cluster for the translation of documents.
  */
+import { defined } from "../../base/defined.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 
@@ -81,7 +82,7 @@ export function tlsTargets(policy: KubernetesObject): TlsTarget[] {
       path,
       reference: { group: String(group), kind: String(kind), namespace: String(namespace ?? ""), name: String(name) },
       sectionName: sectionName === undefined ? undefined : String(sectionName),
-      ...(misplaced === undefined ? {} : { misplaced }),
+      ...defined({ misplaced }),
     };
   };
   const list = ["spec", "targetRefs"];

@@ -2,7 +2,9 @@
  * Defines the kind GatewayParameters, which configures the data plane that the controller deploys for a Gateway. A
  * GatewayClass or a Gateway refers to it with `parametersRef`.
  */
+
 import { z } from "zod";
+import { defined } from "../../base/defined.ts";
 import { type Fields, fieldsOf, textOf } from "../text/value-shapes.ts";
 import { type Cluster, type KubernetesObject, specOf } from "./cluster.ts";
 import { POLICY_API_GROUP, type Verdict } from "./documents.ts";
@@ -113,8 +115,7 @@ export function parametersOf(
   // Both determine the number of pods, so one of the Gateway replaces either of the class.
   const isScaled = ofGateway.replicas !== undefined || ofGateway.autoscaling !== undefined;
   const number = {
-    ...(replicas === undefined ? {} : { replicas }),
-    ...(autoscaling === undefined ? {} : { autoscaling }),
+    ...defined({ replicas, autoscaling }),
   };
   return { ...(isScaled ? {} : number), ...parameters, ...ofGateway };
 }

@@ -3,6 +3,7 @@
  */
 
 import { z } from "zod";
+import { defined } from "../../base/defined.ts";
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
@@ -73,7 +74,7 @@ function createParts(policies: readonly PolicyDefinition[]): Part[] {
       schema: definition.schema,
       doc: definition.doc,
       isSecurity: definition.role === "security",
-      ...(definition.entries === undefined ? {} : { entries: definition.entries }),
+      ...defined({ entries: definition.entries }),
       toPolicies: (written) => [{ definition, written }],
     });
   }
@@ -86,8 +87,7 @@ function createParts(policies: readonly PolicyDefinition[]): Part[] {
       toPolicies(value) {
         const { request, backendRequest } = value as { request?: string; backendRequest?: string };
         const written = {
-          ...(request === undefined ? {} : { requestTimeout: request }),
-          ...(backendRequest === undefined ? {} : { backendRequestTimeout: backendRequest }),
+          ...defined({ requestTimeout: request, backendRequestTimeout: backendRequest }),
         };
         return [{ definition: timeout, written }];
       },

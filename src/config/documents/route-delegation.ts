@@ -2,6 +2,7 @@
  * Route delegation: an HTTPRoute rule whose backendRefs name other HTTPRoutes. The rules of a child route serve the
  * requests that match both rules.
  */
+import { defined } from "../../base/defined.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
 import type { FindBackend } from "./backend-document.ts";
 import type { Cluster } from "./cluster.ts";
@@ -94,7 +95,7 @@ export function commonMatches(parents: readonly Match[], children: readonly Matc
       return [
         {
           path,
-          ...(method === undefined ? {} : { method }),
+          ...defined({ method }),
           ...(headers.length === 0 ? {} : { headers }),
           ...(query.length === 0 ? {} : { query }),
         },

@@ -2,6 +2,7 @@
  * Translates an HTTPRoute or GRPCRoute document to routes of the standalone configuration, and its parentRefs to the
  * gateways and host names that serve it.
  */
+import { defined } from "../../base/defined.ts";
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { canonicalPattern, matchesHost } from "../../http/host.ts";
@@ -141,8 +142,7 @@ export function translateRoute(
             ...withPort(content.fields, port),
           },
           ...(except.length === 0 ? {} : { except }),
-          ...(section === undefined ? {} : { section }),
-          ...(content.closed === undefined ? {} : { closed: content.closed }),
+          ...defined({ section, closed: content.closed }),
           ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
           ...(content.uses.length === 0 ? {} : { uses: content.uses }),
           document: part.document,
@@ -453,7 +453,7 @@ function translateRule(
     uses.push("backend" in found ? useOf(found, own.policies, source) : undefined);
     backends.push({
       ...backend,
-      ...(weight === undefined ? {} : { weight }),
+      ...defined({ weight }),
       ...(Object.keys(policies).length === 0 ? {} : { policies }),
     });
   }
@@ -495,8 +495,7 @@ function retriesOf(written: unknown): Record<string, unknown> {
   if (attempts === 0) return {};
   const retry = {
     ...(attempts === undefined ? {} : { attempts: Math.min(Number(attempts), MOST_RETRIES) }),
-    ...(codes === undefined ? {} : { codes }),
-    ...(backoff === undefined ? {} : { backoff }),
+    ...defined({ codes, backoff }),
   };
   return { retry };
 }
@@ -505,8 +504,7 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
   if (!isObject(written)) return {};
   const { request, backendRequest } = written;
   const timeout = {
-    ...(request === undefined ? {} : { requestTimeout: request }),
-    ...(backendRequest === undefined ? {} : { backendRequestTimeout: backendRequest }),
+    ...defined({ requestTimeout: request, backendRequestTimeout: backendRequest }),
   };
   return Object.keys(timeout).length === 0 ? {} : { timeout };
 }
@@ -532,11 +530,9 @@ function sessionOf(written: unknown, key: string | undefined): TranslatedSession
   if (unknown !== undefined) return { policies: {}, unsupported: `${unknown} is not supported` };
   const config = {
     type: String(type).toLowerCase(),
-    ...(sessionName === undefined ? {} : { name: sessionName }),
-    ...(absoluteTimeout === undefined ? {} : { absoluteTimeout }),
-    ...(idleTimeout === undefined ? {} : { idleTimeout }),
+    ...defined({ name: sessionName, absoluteTimeout, idleTimeout }),
     ...(lifetimeType === undefined ? {} : { lifetime: String(lifetimeType).toLowerCase() }),
-    ...(key === undefined ? {} : { key }),
+    ...defined({ key }),
   };
   const [issue] = sessionPersistence.schema.safeParse(config).error?.issues ?? [];
   if (issue === undefined) return { policies: { sessionPersistence: config } };
@@ -615,7 +611,7 @@ function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
   return {
     ...(set === undefined ? {} : { set: namedValues(set) }),
     ...(add === undefined ? {} : { add: namedValues(add) }),
-    ...(remove === undefined ? {} : { remove }),
+    ...defined({ remove }),
   };
 }
 
@@ -630,11 +626,9 @@ function redirect({ scheme, hostname, port, path, statusCode }: Fields): readonl
   return [
     "requestRedirect",
     {
-      ...(scheme === undefined ? {} : { scheme }),
-      ...(hostname === undefined ? {} : { authority: hostname }),
-      ...(port === undefined ? {} : { port }),
+      ...defined({ scheme, authority: hostname, port }),
       ...changed,
-      ...(statusCode === undefined ? {} : { status: statusCode }),
+      ...defined({ status: statusCode }),
     },
   ];
 }
@@ -642,7 +636,7 @@ function redirect({ scheme, hostname, port, path, statusCode }: Fields): readonl
 function rewrite({ hostname, path }: Fields): readonly [string, unknown] | string {
   const changed = pathChange(path);
   if (typeof changed === "string") return changed;
-  return ["urlRewrite", { ...(hostname === undefined ? {} : { authority: hostname }), ...changed }];
+  return ["urlRewrite", { ...defined({ authority: hostname }), ...changed }];
 }
 
 function pathChange(path: unknown): { path?: unknown } | string {
@@ -676,7 +670,7 @@ function translateMatch({ path, headers, queryParams, method }: Fields): Record<
   if (typeof translatedQuery === "string") return translatedQuery;
   return {
     ...translatedPath,
-    ...(method === undefined ? {} : { method }),
+    ...defined({ method }),
     ...(translatedHeaders.length === 0 ? {} : { headers: translatedHeaders }),
     ...(translatedQuery.length === 0 ? {} : { query: translatedQuery }),
   };

@@ -2,7 +2,8 @@
  * Converts agentgateway's external authorization. Fields without a counterpart stay as they are, so that the loader
  * rejects them and their route is closed.
  */
-import { asObject, defined, isObject, type Values } from "./conversion.ts";
+import { defined } from "../../base/defined.ts";
+import { asObject, isObject, type Values } from "./conversion.ts";
 
 const LITERAL = /^\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*$/;
 const FAILURE_MODES: Readonly<Record<string, string>> = { allow: "open", deny: "closed" };

@@ -2,7 +2,8 @@
  * Converts agentgateway's credentials at AWS, Google Cloud, and Azure, and its backends for agents at AWS. Fields without
  * a counterpart stay as they are, so that the loader rejects them and their route is closed.
  */
-import { asObject, defined, isObject, type Values } from "./conversion.ts";
+import { defined } from "../../base/defined.ts";
+import { asObject, isObject, type Values } from "./conversion.ts";
 
 const AGENT_CORE = "bedrock-agentcore";
 const ARN = /^arn:(aws[a-z-]*):bedrock-agentcore:([a-z0-9-]+):/;

@@ -3,9 +3,10 @@
  * them and their route is closed.
  */
 
+import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
-import { asList, asObject, type Conversion, defined, isObject, type Values } from "./conversion.ts";
+import { asList, asObject, type Conversion, isObject, type Values } from "./conversion.ts";
 
 const REJECTION_BODY = peerInput("file/imported-text");
 

@@ -1,6 +1,7 @@
 /**
  * Converts agentgateway's section `llm`: models, the providers that they share, and their policies.
  */
+import { defined } from "../../base/defined.ts";
 import { asList, asObject, type Conversion, isObject, leaveOutOthers, type Values } from "./conversion.ts";
 
 type ConvertPolicies = (policies: Values, at: string, conversion: Conversion) => Values;
@@ -20,9 +21,7 @@ export function llmOf(llm: Values, convertPolicies: ConvertPolicies, conversion:
     );
     const params = asObject(model.params);
     const key = asObject(auth).key;
-    return key === undefined
-      ? { ...model, ...(auth === undefined ? {} : { auth }) }
-      : { ...model, params: { ...params, apiKey: key } };
+    return key === undefined ? { ...model, ...defined({ auth }) } : { ...model, params: { ...params, apiKey: key } };
   });
   return {
     ...section,
@@ -86,8 +85,8 @@ function modelPolicies(model: Values, convertPolicies: ConvertPolicies, conversi
     model;
   const { transformation: transformations, ...rest } = others;
   const caching = cachingOf(promptCaching);
-  const ai = present({ defaults, overrides, transformations, promptGuard: guardrails, promptCaching: caching });
-  const policies = present({
+  const ai = defined({ defaults, overrides, transformations, promptGuard: guardrails, promptCaching: caching });
+  const policies = defined({
     authorization,
     ai: Object.keys(ai).length === 0 ? undefined : ai,
     requestHeaderModifier: requestHeaders,
@@ -101,9 +100,5 @@ function cachingOf(value: unknown): Values | undefined {
   if (!isObject(value)) return undefined;
   const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
   // agentgateway does not cache tools by default, so this default is written out.
-  return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
-}
-
-function present(values: Values): Values {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+  return defined({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
 }

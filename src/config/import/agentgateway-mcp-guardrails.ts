@@ -2,7 +2,8 @@
  * Converts agentgateway's MCP guardrails. Fields without a counterpart stay as they are, so that the loader rejects
  * them and their route is closed.
  */
-import { asList, asObject, type Conversion, defined, isObject, type Values } from "./conversion.ts";
+import { defined } from "../../base/defined.ts";
+import { asList, asObject, type Conversion, isObject, type Values } from "./conversion.ts";
 
 const FAILURE_MODES: Readonly<Record<string, string>> = { failOpen: "open", failClosed: "closed" };
 /** agentgateway has no timeout for these calls. */

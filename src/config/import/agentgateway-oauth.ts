@@ -3,7 +3,8 @@
  * stay as they are, so that the loader rejects them and their route is closed: without them, a token could be valid for
  * other servers too.
  */
-import { asList, asObject, type Conversion, defined, isObject, unknownFields, type Values } from "./conversion.ts";
+import { defined } from "../../base/defined.ts";
+import { asList, asObject, type Conversion, isObject, unknownFields, type Values } from "./conversion.ts";
 
 const CLIENT_AUTH: Readonly<Record<string, string>> = { clientSecretBasic: "basic", clientSecretPost: "post" };
 const SERVER = ["host", "path", "clientAuth"];

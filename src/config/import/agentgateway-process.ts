@@ -1,7 +1,8 @@
 /**
  * Converts the settings of agentgateway's process: `config` and `frontendPolicies`.
  */
-import { asList, asObject, type Conversion, defined, isObject, leaveOutOthers, type Values } from "./conversion.ts";
+import { defined } from "../../base/defined.ts";
+import { asList, asObject, type Conversion, isObject, leaveOutOthers, type Values } from "./conversion.ts";
 
 const NO_COUNTERPART = "there is no counterpart";
 const TRACING = ["otlpEndpoint", "otlpProtocol", "headers", "randomSampling", "clientSampling", "path", "fields"];

@@ -1,8 +1,9 @@
 /**
  * Converts agentgateway listeners with the protocol TCP or TLS, and their `tcpRoutes`.
  */
+import { defined } from "../../base/defined.ts";
 import type { PortTls } from "./agentgateway-tls.ts";
-import { asList, asObject, type Conversion, defined, isObject, type Values } from "./conversion.ts";
+import { asList, asObject, type Conversion, isObject, type Values } from "./conversion.ts";
 
 export function isTcpListener({ protocol }: Values): boolean {
   return /^(?:tcp|tls)$/i.test(String(protocol));

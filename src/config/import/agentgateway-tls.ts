@@ -2,7 +2,8 @@
  * Converts TLS settings of agentgateway's listeners. Listeners that share a port become certificates that are selected
  * by server name.
  */
-import { type Conversion, defined, isObject, unknownFields, type Values } from "./conversion.ts";
+import { defined } from "../../base/defined.ts";
+import { type Conversion, isObject, unknownFields, type Values } from "./conversion.ts";
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];
 /** Without these settings, TLS is still as strict about clients. */

@@ -1,6 +1,7 @@
 /**
  * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
+import { defined } from "../../base/defined.ts";
 import { externalAuthorization } from "./agentgateway-authorization.ts";
 import { withAgentCore, withCloudNames } from "./agentgateway-cloud.ts";
 import { guardsOf } from "./agentgateway-guards.ts";
@@ -15,7 +16,6 @@ import {
   asObject,
   type Conversion,
   close,
-  defined,
   isObject,
   leaveOutOthers,
   newConversion,
@@ -715,7 +715,7 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
     const { entries, type, ...more } = asObject(one);
     for (const name of Object.keys(more))
       conversion.leftOut.push(`${at}.remoteRateLimit.descriptors[${index}].${name}: there is no counterpart`);
-    return { entries, ...(type === undefined ? {} : { type }) };
+    return { entries, ...defined({ type }) };
   });
   return { ...others, failureMode: mode, descriptors: list };
 }

@@ -2,12 +2,12 @@
  * Converts a LiteLLM proxy configuration. `model_list` becomes `llm.models`, models with several deployments or
  * fallbacks become virtual models, and `mcp_servers` becomes `mcp`. Keys in LiteLLM's database are not converted.
  */
+import { defined } from "../../base/defined.ts";
 import {
   asList,
   asObject,
   type Conversion,
   close,
-  defined,
   isObject,
   leaveOutOthers,
   newConversion,
@@ -77,7 +77,7 @@ export function importLitellm(source: unknown): Conversion {
   const file = litellmDocument(source);
   const masterKey = file.own("LITELLM_MASTER_KEY");
   const general = {
-    ...(masterKey === undefined ? {} : { master_key: masterKey }),
+    ...defined({ master_key: masterKey }),
     ...asObject(file.values.general_settings),
   };
   const document: Values = { ...file.values, general_settings: general };

@@ -3,12 +3,12 @@
  * endpoint. With `mcpProxy`, the list belongs to the program mcp-proxy, and each server becomes a route.
  */
 
+import { defined } from "../../base/defined.ts";
 import { hostOf } from "../../http/host.ts";
 import {
   asList,
   asObject,
   type Conversion,
-  defined,
   isObject,
   leaveOutOthers,
   newConversion,

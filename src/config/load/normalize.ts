@@ -2,7 +2,9 @@
  * Converts all layouts to the normalized form: gateways with routes, and the sections `mcp` and `llm`. It assigns
  * names, fills in defaults, and records source positions.
  */
+
 import { backends } from "../../backends/index.ts";
+import { defined } from "../../base/defined.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PathMatch } from "../../core/policy.ts";
@@ -240,7 +242,7 @@ function uiRoute(
         key: "ui",
         name: "ui",
         weight: 1,
-        config: { loopbackOnly, ...(ui.operator === undefined ? {} : { operator: ui.operator }) },
+        config: { loopbackOnly, ...defined({ operator: ui.operator }) },
         policies: [],
         place,
       },
@@ -402,7 +404,7 @@ function normalMatch(match: WrittenMatch): RouteMatch {
         : path?.regex !== undefined
           ? { regex: path.regex }
           : { pathPrefix: canonicalPath(path?.pathPrefix ?? "/") },
-    ...(match.method === undefined ? {} : { method: match.method }),
+    ...defined({ method: match.method }),
     ...(match.headers === undefined ? {} : { headers: match.headers.map(valueMatch) }),
     ...(match.query === undefined ? {} : { query: match.query.map(valueMatch) }),
   };
@@ -411,8 +413,7 @@ function normalMatch(match: WrittenMatch): RouteMatch {
 function valueMatch(match: { name: string; exact?: string | undefined; regex?: string | undefined }) {
   return {
     name: match.name,
-    ...(match.exact === undefined ? {} : { exact: match.exact }),
-    ...(match.regex === undefined ? {} : { regex: match.regex }),
+    ...defined({ exact: match.exact, regex: match.regex }),
   };
 }
 
