@@ -1,9 +1,10 @@
 /**
  * Creates the conditions of Kubernetes statuses, and compares statuses.
  */
-import type { Verdict } from "../config/documents/documents.ts";
+import type { KubernetesObject } from "../config/documents/cluster.ts";
+import { CONTROLLER_NAME, type Verdict } from "../config/documents/documents.ts";
 import { conditionMessage } from "../config/documents/status.ts";
-import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
+import { type Fields, fieldsOf, listOf } from "../config/text/value-shapes.ts";
 
 export interface StatusCondition {
   readonly type: string;
@@ -14,27 +15,34 @@ export interface StatusCondition {
   readonly lastTransitionTime: string;
 }
 
-export interface ConditionContext {
-  readonly generation: number;
-  readonly nowMs: number;
-  readonly before: unknown;
+/** Returns the conditions of the object by their types, in this order. `before` are the current ones. */
+export function conditionsOf(
+  { metadata }: KubernetesObject,
+  before: unknown,
+  nowMs: number,
+  verdicts: Readonly<Record<string, Verdict | undefined>>,
+): StatusCondition[] {
+  const current = listOf(before).map(fieldsOf);
+  return Object.entries(verdicts).flatMap(([type, verdict]) => {
+    if (verdict === undefined) return [];
+    const status = verdict.isTrue ? "True" : "False";
+    const known = current.find((one) => one.type === type);
+    const time = typeof known?.lastTransitionTime === "string" ? known.lastTransitionTime : undefined;
+    return {
+      type,
+      status,
+      reason: verdict.reason,
+      message: conditionMessage(verdict.message),
+      observedGeneration: metadata.generation ?? 0,
+      lastTransitionTime:
+        known?.status === status && time !== undefined ? time : `${new Date(nowMs).toISOString().slice(0, 19)}Z`,
+    };
+  });
 }
 
-export function conditionOf(type: string, verdict: Verdict, context: ConditionContext): StatusCondition {
-  const status = verdict.isTrue ? "True" : "False";
-  const known = listOf(context.before)
-    .map(fieldsOf)
-    .find((one) => one.type === type);
-  const time = typeof known?.lastTransitionTime === "string" ? known.lastTransitionTime : undefined;
-  return {
-    type,
-    status,
-    reason: verdict.reason,
-    message: conditionMessage(verdict.message),
-    observedGeneration: context.generation,
-    lastTransitionTime:
-      known?.status === status && time !== undefined ? time : `${new Date(context.nowMs).toISOString().slice(0, 19)}Z`,
-  };
+/** Returns the conditions of the current entry of this controller whose `field` is the reference. */
+export function ownConditions(entries: readonly Fields[], field: string, reference: unknown): unknown {
+  return entries.find((one) => one.controllerName === CONTROLLER_NAME && isSame(one[field], reference))?.conditions;
 }
 
 /** Ignores the order of fields. */

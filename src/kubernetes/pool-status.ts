@@ -9,7 +9,7 @@ import { POOL_ROUTE_KINDS, poolsOfRoute, readPool } from "../config/documents/in
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import { type ClusterView, gatewaysByParent } from "./cluster-snapshots.ts";
-import { conditionOf, isSame } from "./conditions.ts";
+import { conditionsOf, ownConditions } from "./conditions.ts";
 
 /** The API allows at most 32 parents. */
 const MOST_PARENTS = 32;
@@ -36,18 +36,9 @@ export function poolStatuses(view: ClusterView, nowMs: number): { object: Kubern
         namespace: gateway.metadata.namespace ?? "",
         name: gateway.metadata.name,
       };
-      const known = before.find(
-        (one) => one.controllerName === CONTROLLER_NAME && isSame(one.parentRef, parentRef),
-      )?.conditions;
-      const context = { generation: object.metadata.generation ?? 0, nowMs, before: known };
-      return {
-        parentRef,
-        controllerName: CONTROLLER_NAME,
-        conditions: [
-          conditionOf("Accepted", isAccepted ? accepted : ROUTE_REFUSED, context),
-          conditionOf("ResolvedRefs", resolvedRefs, context),
-        ],
-      };
+      const verdicts = { Accepted: isAccepted ? accepted : ROUTE_REFUSED, ResolvedRefs: resolvedRefs };
+      const conditions = conditionsOf(object, ownConditions(before, "parentRef", parentRef), nowMs, verdicts);
+      return { parentRef, controllerName: CONTROLLER_NAME, conditions };
     });
     return [{ object, status: { parents: [...others, ...parents].slice(0, MOST_PARENTS) } }];
   });

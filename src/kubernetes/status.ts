@@ -37,7 +37,7 @@ import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";
 import { type ClusterView, classVerdict, gatewaysByParent } from "./cluster-snapshots.ts";
-import { conditionOf, isSame } from "./conditions.ts";
+import { conditionsOf, isSame, ownConditions } from "./conditions.ts";
 import { poolStatuses } from "./pool-status.ts";
 
 export interface GatewayState {
@@ -87,15 +87,23 @@ function objectOf(document: { readonly value: unknown }): KubernetesObject {
 }
 
 function classStatus(object: KubernetesObject, cluster: Cluster, nowMs: number): Fields {
-  const before = fieldsOf(object.status).conditions;
-  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
   return {
-    conditions: withOthers(before, [conditionOf("Accepted", classVerdict(object, cluster), context)]),
+    conditions: updated(object, nowMs, { Accepted: classVerdict(object, cluster) }),
     supportedFeatures: SUPPORTED_FEATURES.map((name) => ({ name })),
   };
 }
 
 /** Keeps conditions of types that this controller does not write. */
+function updated(
+  object: KubernetesObject,
+  nowMs: number,
+  verdicts: Readonly<Record<string, Verdict | undefined>>,
+  kept: (conditions: unknown) => unknown = (conditions) => conditions,
+): unknown[] {
+  const before = fieldsOf(object.status).conditions;
+  return withOthers(kept(before), conditionsOf(object, before, nowMs, verdicts));
+}
+
 function withOthers(before: unknown, own: readonly { readonly type: string }[]): unknown[] {
   const types = new Set(own.map(({ type }) => type));
   const isInitial = (one: Fields): boolean => types.has(String(one.type));
@@ -109,9 +117,7 @@ function withOthers(before: unknown, own: readonly { readonly type: string }[]):
 
 function backendStatus({ document, accepted }: BackendOutcome, nowMs: number): DesiredStatus {
   const object = objectOf(document);
-  const before = fieldsOf(object.status).conditions;
-  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
-  return { object, status: { conditions: withOthers(before, [conditionOf("Accepted", accepted, context)]) } };
+  return { object, status: { conditions: updated(object, nowMs, { Accepted: accepted }) } };
 }
 
 /** This condition exists only while policies cannot be read. */
@@ -136,11 +142,8 @@ export function waitingStatuses(
   nowMs: number,
 ): DesiredStatus[] {
   return gateways.flatMap((object) => {
-    const { conditions } = fieldsOf(object.status);
-    const context = { generation: object.metadata.generation ?? 0, nowMs, before: conditions };
-    const own = conditionOf(READABLE, unreadableVerdict(kinds), context);
-    const next = withOthers(conditions, [own]);
-    return isSame(next, conditions) ? [] : [{ object, status: { conditions: next } }];
+    const conditions = updated(object, nowMs, { [READABLE]: unreadableVerdict(kinds) });
+    return isSame(conditions, fieldsOf(object.status).conditions) ? [] : [{ object, status: { conditions } }];
   });
 }
 
@@ -163,12 +166,10 @@ export function heldStatuses(
   for (const set of [...heldSets, ...knownSets]) served.add(`ListenerSet ${objectKey(set)}`);
   const message = `${kinds.join(", ")} cannot be read, so a new route waits: install the CRDs and check the rights of the controller`;
   const accepted: Verdict = { isTrue: false, reason: "Pending", message };
-  const sets = heldSets.map((object) => {
-    const before = fieldsOf(object.status).conditions;
-    const context = { generation: object.metadata.generation ?? 0, nowMs, before };
-    const own = ["Accepted", "Programmed"].map((type) => conditionOf(type, accepted, context));
-    return { object, status: { conditions: withOthers(before, own) } };
-  });
+  const sets = heldSets.map((object) => ({
+    object,
+    status: { conditions: updated(object, nowMs, { Accepted: accepted, Programmed: accepted }) },
+  }));
   const routes = held.flatMap((route) => {
     if (route.kind === "Gateway" || route.kind === "ListenerSet") return [];
     const parents = listOf(specOf(route).parentRefs)
@@ -192,10 +193,8 @@ function gatewayStatus(
   unreadable: readonly string[],
 ): DesiredStatus {
   const object = objectOf(outcome.document);
-  const generation = object.metadata.generation ?? 0;
   const status = fieldsOf(object.status);
   const { programmed, addresses } = stateOf(gatewayKey(object));
-  const context = { generation, nowMs, before: status.conditions };
   const listeners = listenerStatuses(object, outcome.listeners, nowMs, ({ accepted, resolvedRefs }) =>
     accepted.isTrue && resolvedRefs.isTrue ? programmed : INVALID_LISTENER,
   );
@@ -207,16 +206,17 @@ function gatewayStatus(
     status: {
       addresses,
       ...defined({ attachedListenerSets: attachedSets }),
-      conditions: withOthers(withoutOccasional(status.conditions), [
-        ...(unreadable.length === 0 ? [] : [conditionOf(READABLE, unreadableVerdict(unreadable), context)]),
-        conditionOf("Accepted", outcome.accepted, context),
-        ...(outcome.resolvedRefs ? [conditionOf("ResolvedRefs", outcome.resolvedRefs, context)] : []),
-        conditionOf(
-          "Programmed",
-          isServed ? programmed : { isTrue: false, reason: "Invalid", message: outcome.accepted.message },
-          context,
-        ),
-      ]),
+      conditions: updated(
+        object,
+        nowMs,
+        {
+          [READABLE]: unreadable.length === 0 ? undefined : unreadableVerdict(unreadable),
+          Accepted: outcome.accepted,
+          ResolvedRefs: outcome.resolvedRefs,
+          Programmed: isServed ? programmed : { isTrue: false, reason: "Invalid", message: outcome.accepted.message },
+        },
+        withoutOccasional,
+      ),
       listeners,
     },
   };
@@ -225,26 +225,22 @@ function gatewayStatus(
 const INVALID_LISTENER: Verdict = { isTrue: false, reason: "Invalid", message: "The listener is not valid" };
 
 function listenerStatuses(
-  { metadata, status }: KubernetesObject,
+  object: KubernetesObject,
   listeners: readonly ListenerOutcome[],
   nowMs: number,
   programmed: (listener: ListenerOutcome) => Verdict,
 ): Fields[] {
-  const known = listOf(fieldsOf(status).listeners).map(fieldsOf);
+  const known = listOf(fieldsOf(object.status).listeners).map(fieldsOf);
   return listeners.map((listener) => {
     const before = known.find(({ name }) => name === listener.name)?.conditions;
-    const context = { generation: metadata.generation ?? 0, nowMs, before };
-    return {
-      name: listener.name,
-      supportedKinds: listener.supportedKinds,
-      attachedRoutes: listener.attachedRoutes,
-      conditions: [
-        conditionOf("Accepted", listener.accepted, context),
-        conditionOf("Programmed", programmed(listener), context),
-        conditionOf("ResolvedRefs", listener.resolvedRefs, context),
-        conditionOf("Conflicted", listener.conflicted, context),
-      ],
-    };
+    const { name, supportedKinds, attachedRoutes, accepted, resolvedRefs, conflicted } = listener;
+    const conditions = conditionsOf(object, before, nowMs, {
+      Accepted: accepted,
+      Programmed: programmed(listener),
+      ResolvedRefs: resolvedRefs,
+      Conflicted: conflicted,
+    });
+    return { name, supportedKinds, attachedRoutes, conditions };
   });
 }
 
@@ -254,8 +250,6 @@ function listenerSetStatus(
   nowMs: number,
 ): DesiredStatus {
   const object = objectOf(document);
-  const before = fieldsOf(object.status).conditions;
-  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
   const key = keyOf(gateway.namespace, gateway.name);
   const { programmed: ofGateway } = stateOf(key);
   const isParentFault = accepted.isTrue ? !ofGateway.isTrue : accepted.reason === "ParentNotAccepted";
@@ -264,14 +258,10 @@ function listenerSetStatus(
     object,
     gateway: key,
     status: {
-      conditions: withOthers(before, [
-        conditionOf("Accepted", accepted, context),
-        conditionOf(
-          "Programmed",
-          isParentFault ? { ...programmed, reason: "ParentNotProgrammed" } : programmed,
-          context,
-        ),
-      ]),
+      conditions: updated(object, nowMs, {
+        Accepted: accepted,
+        Programmed: isParentFault ? { ...programmed, reason: "ParentNotProgrammed" } : programmed,
+      }),
       listeners: listenerStatuses(object, listeners, nowMs, (listener) => {
         if (listener.conflicted.isTrue) return { ...listener.conflicted, isTrue: false };
         return listener.accepted.isTrue && listener.resolvedRefs.isTrue ? ofGateway : INVALID_LISTENER;
@@ -281,24 +271,17 @@ function listenerSetStatus(
 }
 
 function routeStatus(object: KubernetesObject, outcomes: readonly ParentOutcome[], nowMs: number): DesiredStatus[] {
-  const generation = object.metadata.generation ?? 0;
   const before = listOf(fieldsOf(object.status).parents).map(fieldsOf);
   const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
-  const own = outcomes.map(({ parentRef, accepted, resolvedRefs, partiallyInvalid }) => {
-    const known = before.find(
-      (one) => one.controllerName === CONTROLLER_NAME && isSame(one.parentRef, parentRef),
-    )?.conditions;
-    const context = { generation, nowMs, before: known };
-    return {
-      parentRef,
-      controllerName: CONTROLLER_NAME,
-      conditions: [
-        conditionOf("Accepted", accepted, context),
-        conditionOf("ResolvedRefs", resolvedRefs, context),
-        ...(partiallyInvalid ? [conditionOf("PartiallyInvalid", partiallyInvalid, context)] : []),
-      ],
-    };
-  });
+  const own = outcomes.map(({ parentRef, accepted, resolvedRefs, partiallyInvalid }) => ({
+    parentRef,
+    controllerName: CONTROLLER_NAME,
+    conditions: conditionsOf(object, ownConditions(before, "parentRef", parentRef), nowMs, {
+      Accepted: accepted,
+      ResolvedRefs: resolvedRefs,
+      PartiallyInvalid: partiallyInvalid,
+    }),
+  }));
   // The route neither has nor had a status entry of this controller.
   if (own.length === 0 && others.length === before.length) return [];
   return [{ object, status: { parents: [...others, ...own] } }];
@@ -322,13 +305,9 @@ function policyStatus(
     const message = isGateway ? stateOf(key).refused.get(objectKey(current)) : undefined;
     if (message === undefined) return { ancestorRef, controllerName, conditions };
     const known = before.find((one) => isSame(one.ancestorRef, ancestorRef))?.conditions;
-    const context = { generation: current.metadata.generation ?? 0, nowMs, before: known };
     const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
-    return {
-      ancestorRef,
-      controllerName,
-      conditions: [conditionOf("Accepted", invalid, context), conditionOf("Attached", invalid, context)],
-    };
+    const verdicts = { Accepted: invalid, Attached: invalid };
+    return { ancestorRef, controllerName, conditions: conditionsOf(current, known, nowMs, verdicts) };
   });
   own.sort((one, other) => Number(isAccepted(one)) - Number(isAccepted(other)));
   const isOurs = own.some(({ ancestorRef }) => reaches(fieldsOf(ancestorRef), view));
@@ -391,20 +370,12 @@ function tlsPolicyStatuses(
       message: `${faults.map(({ accepted }) => accepted.message).join("; ")}${faults.length < targets.length ? "; the other targets are in effect" : ""}`,
     };
     const accepted = isTlsPolicyConflicted(object, cluster) ? CONFLICTED : (refused ?? read.accepted);
-    const ancestors = uniqueReferences(own).map((ancestorRef) => {
-      const known = before.find(
-        (one) => one.controllerName === CONTROLLER_NAME && isSame(one.ancestorRef, ancestorRef),
-      )?.conditions;
-      const context = { generation: object.metadata.generation ?? 0, nowMs, before: known };
-      return {
-        ancestorRef,
-        controllerName: CONTROLLER_NAME,
-        conditions: [
-          conditionOf("Accepted", accepted, context),
-          conditionOf("ResolvedRefs", read.resolvedRefs, context),
-        ],
-      };
-    });
+    const verdicts = { Accepted: accepted, ResolvedRefs: read.resolvedRefs };
+    const ancestors = uniqueReferences(own).map((ancestorRef) => ({
+      ancestorRef,
+      controllerName: CONTROLLER_NAME,
+      conditions: conditionsOf(object, ownConditions(before, "ancestorRef", ancestorRef), nowMs, verdicts),
+    }));
     return [{ object, status: { ancestors: [...others, ...ancestors].slice(0, MOST_ANCESTORS) } }];
   });
 }
