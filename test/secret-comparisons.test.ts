@@ -24,7 +24,6 @@ const METHOD = new RegExp(
 const NO_SECRET: Readonly<Record<string, string>> = {
   "src/app/watch.ts: found.digest === loadedDigest": "digests of configuration files, for the watcher only",
   "src/record/trace/redact.ts: value === secret": "a request's own values, to hide copies where it is shown",
-  "src/record/recorded-request.ts: text.includes(secret)": "a request's own values, to hide copies where it is shown",
   "src/app/watch.ts: one.digest === other.digest": "digests of configuration files, for the watcher only",
   "src/admin/endpoints/mcp.ts: one.hash === hash": "digests of definitions that the caller was shown",
   "src/kubernetes/data-plane-deployment.ts: applied.get(key) === hash":
