@@ -6,7 +6,7 @@
 import type { WhatIf } from "../admin/endpoints/what-if.ts";
 import type { Clock } from "../base/clock.ts";
 import { defined } from "../base/defined.ts";
-import { type DryConfigOptions, openDryConfig } from "../config/dry-config.ts";
+import { type DryConfigOptions, dryRunnerOf, openDryConfig } from "../config/dry-config.ts";
 import { openSources, type PlacedTest, type SourceList, type SourceText } from "../config/load/load.ts";
 import type { Finding } from "../config/prepare.ts";
 import type { AccessTest, DescribedRequest, RequestTest } from "../config/schema/tests-schema.ts";
@@ -24,7 +24,7 @@ import {
 } from "../pipeline/dry-run/access-review.ts";
 import type { DryReport } from "../pipeline/dry-run/dry-report.ts";
 import type { DryRequest } from "../pipeline/dry-run/dry-request.ts";
-import { createDryRunner, type DryRunner } from "../pipeline/dry-run/dry-run.ts";
+import type { DryRunner } from "../pipeline/dry-run/dry-run.ts";
 
 export interface ValidateOptions {
   readonly sources: SourceList;
@@ -266,10 +266,9 @@ export async function testConfig(options: TestOptions): Promise<ValidationReport
     const { prepared, close } = openDryConfig(openSources(options.sources, options.readStdin).read(), options);
     try {
       if (!prepared.ok) return invalid(prepared.findings ?? []);
-      const { tests, topology, settings } = prepared;
+      const { tests, topology } = prepared;
       if (tests.length === 0) return invalid([errorOf(new ConfigError(undefined, "", NO_TESTS))]);
-      const runner = createDryRunner(topology, settings.redaction, clock, settings.process.trustedProxies);
-      return testReport(await runConfigTests(tests, topology, runner, clock), format);
+      return testReport(await runConfigTests(tests, topology, dryRunnerOf(prepared, clock), clock), format);
     } finally {
       close();
     }
@@ -329,9 +328,9 @@ export async function whatIf(
   try {
     // A file that the configuration refers to may have changed since it was loaded.
     if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
-    const { redaction, process } = prepared.settings;
-    const runner = createDryRunner(prepared.topology, redaction, options.clock, process.trustedProxies);
-    return await runner.run(dryRequestOf(question.request, question.given), { repeat: question.repeat });
+    return await dryRunnerOf(prepared, options.clock).run(dryRequestOf(question.request, question.given), {
+      repeat: question.repeat,
+    });
   } finally {
     close();
   }

@@ -8,6 +8,7 @@ import { createMemoryBudget } from "../base/memory-budget.ts";
 import { finish } from "../base/sliced-work.ts";
 import { createTasks } from "../base/tasks.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
+import { createDryRunner, type DryRunner } from "../pipeline/dry-run/dry-run.ts";
 import { dryEnv } from "../pipeline/dry-run/dry-topology.ts";
 import { silentLogger } from "../record/log/logger.ts";
 import { createMetrics } from "../record/log/metrics.ts";
@@ -16,7 +17,7 @@ import { noStore } from "../store/store.ts";
 import { createLimitRegistry } from "./compile/limit-registry.ts";
 import { createResourceRegistry } from "./compile/resource-registry.ts";
 import type { SourceText } from "./load/load.ts";
-import { type Prepared, prepareConfig } from "./prepare.ts";
+import { type Prepared, type PreparedConfig, prepareConfig } from "./prepare.ts";
 import type { Environment } from "./text/env.ts";
 
 export interface DryConfigOptions {
@@ -58,6 +59,11 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
     generation.discard();
     throw error;
   }
+}
+
+/** Returns the engine that tests, what-if questions, rehearsals, and access reviews ask. */
+export function dryRunnerOf({ topology, settings }: PreparedConfig, clock: Clock): DryRunner {
+  return createDryRunner(topology, settings.redaction, clock, settings.process.trustedProxies);
 }
 
 /** Timers never fire, so that nothing retries or refreshes. */

@@ -2,7 +2,7 @@
  * Runs an access review of a configuration, and optionally of a new one for comparison.
  */
 import type { Clock } from "../../base/clock.ts";
-import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
+import { type DryConfig, dryRunnerOf, openDryConfig } from "../../config/dry-config.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
 import type { StoredKeyIdentity } from "../../core/dry-env.ts";
@@ -21,7 +21,6 @@ import {
   storedPrincipals,
   withUniqueNames,
 } from "../../pipeline/dry-run/access-review.ts";
-import { createDryRunner } from "../../pipeline/dry-run/dry-run.ts";
 import type { RecordedTraffic } from "../../record/recorded-request.ts";
 import { valuesIn, withoutVariables, type YieldThread } from "./rehearse.ts";
 
@@ -68,7 +67,6 @@ async function reviewSources(
     const { prepared } = dry;
     if (!prepared.ok) return prepared.problems;
     const { topology } = prepared;
-    const { redaction, process } = prepared.settings;
     const principals = withUniqueNames([
       ...configuredPrincipals(topology),
       ...storedPrincipals(storedKeys),
@@ -81,7 +79,7 @@ async function reviewSources(
     const review = await reviewAccess(
       {
         topology,
-        runner: createDryRunner(topology, redaction, clock, process.trustedProxies),
+        runner: dryRunnerOf(prepared, clock),
         principals,
         named: { ...byName, tools: [...tools, ...byName.tools] },
         ...(wanted === undefined ? {} : { isWanted: (kind, name) => wanted.has(`${kind}:${name}`) }),

@@ -4,10 +4,10 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
-import { type DryConfig, openDryConfig } from "../../config/dry-config.ts";
+import { type DryConfig, dryRunnerOf, openDryConfig } from "../../config/dry-config.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { type Environment, markPlaceholders } from "../../config/text/env.ts";
-import { createDryRunner, type DryRunner, recordedVerdict, walkRecorded } from "../../pipeline/dry-run/dry-run.ts";
+import { type DryRunner, recordedVerdict, walkRecorded } from "../../pipeline/dry-run/dry-run.ts";
 import type { RecordedTraffic } from "../../record/recorded-request.ts";
 import type { VariableValue } from "../../record/trace/redact.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
@@ -40,9 +40,7 @@ export async function rehearse(
     const dry = openDryConfig(sources, { environment, clock: moving.clock, allowMissingEnv });
     open.push(dry);
     const { prepared } = dry;
-    if (!prepared.ok) return prepared.problems;
-    const { redaction, process } = prepared.settings;
-    return createDryRunner(prepared.topology, redaction, moving.clock, process.trustedProxies);
+    return prepared.ok ? dryRunnerOf(prepared, moving.clock) : prepared.problems;
   };
   try {
     const after = runnerOf(input.after);

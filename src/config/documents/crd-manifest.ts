@@ -4,6 +4,7 @@
  */
 import { stringify } from "yaml";
 import { z } from "zod";
+import { defined } from "../../base/defined.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { exactlyOneOfFields, getLocalUse, isSecretSchema } from "../../core/schema.ts";
 import { policies } from "../../policies/index.ts";
@@ -31,81 +32,70 @@ function manifestOf(crd: Schema): string {
 
 export function backendCrd(): Schema {
   const condition = (field: string): string => `.status.conditions[?(@.type=="Accepted")].${field}`;
-  return {
-    apiVersion: "apiextensions.k8s.io/v1",
-    kind: "CustomResourceDefinition",
-    metadata: { name: `backends.${POLICY_API_GROUP}` },
-    spec: {
-      group: POLICY_API_GROUP,
-      names: {
-        kind: "Backend",
-        listKind: "BackendList",
-        plural: "backends",
-        singular: "backend",
-        shortNames: ["gwbe"],
-      },
-      scope: "Namespaced",
-      versions: [
-        {
-          name: "v1alpha1",
-          served: true,
-          storage: true,
-          subresources: { status: {} },
-          additionalPrinterColumns: [
-            column("Accepted", "Whether the backend is valid.", condition("status")),
-            column("Message", "The reason if the backend is not valid.", condition("message")),
-            { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" },
-          ],
-          schema: {
-            openAPIV3Schema: {
-              description: "MCP servers, an LLM provider or an HTTP server, for backendRefs of HTTPRoutes.",
-              type: "object",
-              required: ["spec"],
-              properties: {
-                apiVersion: { type: "string" },
-                kind: { type: "string" },
-                metadata: { type: "object" },
-                spec: structuralSchema(backendSpecSchema, { isOpen: () => true, extra: {} }),
-                status: BACKEND_STATUS,
-              },
-            },
-          },
-        },
-      ],
-    },
-  };
+  return crdOf({
+    kind: "Backend",
+    plural: "backends",
+    shortName: "gwbe",
+    description: "MCP servers, an LLM provider or an HTTP server, for backendRefs of HTTPRoutes.",
+    spec: structuralSchema(backendSpecSchema, { isOpen: () => true, extra: {} }),
+    status: BACKEND_STATUS,
+    columns: [
+      column("Accepted", "Whether the backend is valid.", condition("status")),
+      column("Message", "The reason if the backend is not valid.", condition("message")),
+    ],
+  });
 }
 
 export function gatewayParametersCrd(): Schema {
+  return crdOf({
+    kind: PARAMETERS_KIND,
+    plural: "gatewayparameters",
+    shortName: "gwparam",
+    description: "Settings of the data planes of a GatewayClass or Gateway, for its parametersRef.",
+    spec: structuralSchema(parametersSchema, { isOpen: () => true, extra: {} }),
+  });
+}
+
+interface CrdParts {
+  readonly kind: string;
+  readonly plural: string;
+  readonly shortName: string;
+  readonly labels?: Schema;
+  readonly description: string;
+  readonly spec: Schema;
+  readonly status?: Schema;
+  readonly columns?: readonly Schema[];
+}
+
+function crdOf({ kind, plural, shortName, labels, description, spec, status, columns }: CrdParts): Schema {
+  const age = { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" };
+  const object = { type: "object" };
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
-    metadata: { name: `gatewayparameters.${POLICY_API_GROUP}` },
+    metadata: { name: `${plural}.${POLICY_API_GROUP}`, ...defined({ labels }) },
     spec: {
       group: POLICY_API_GROUP,
-      names: {
-        kind: PARAMETERS_KIND,
-        listKind: `${PARAMETERS_KIND}List`,
-        plural: "gatewayparameters",
-        singular: "gatewayparameters",
-        shortNames: ["gwparam"],
-      },
+      names: { kind, listKind: `${kind}List`, plural, singular: kind.toLowerCase(), shortNames: [shortName] },
       scope: "Namespaced",
       versions: [
         {
           name: "v1alpha1",
           served: true,
           storage: true,
+          ...(status && { subresources: { status: {} } }),
+          ...(columns && { additionalPrinterColumns: [...columns, age] }),
           schema: {
             openAPIV3Schema: {
-              description: "Settings of the data planes of a GatewayClass or Gateway, for its parametersRef.",
-              type: "object",
+              description,
+              ...object,
               required: ["spec"],
               properties: {
                 apiVersion: { type: "string" },
                 kind: { type: "string" },
-                metadata: { type: "object" },
-                spec: structuralSchema(parametersSchema, { isOpen: () => true, extra: {} }),
+                metadata: object,
+                spec,
+                ...defined({ status }),
               },
             },
           },
@@ -165,63 +155,22 @@ export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema 
     .map(({ field }) => field.join("."));
   const isOpen = (path: string): boolean =>
     OPEN.has(path) || protections.some((part) => path === part || /^[.[]/.test(after(path, part)));
-  return {
-    apiVersion: "apiextensions.k8s.io/v1",
-    kind: "CustomResourceDefinition",
-    metadata: {
-      name: `gatewaypolicies.${POLICY_API_GROUP}`,
-      labels: { "gateway.networking.k8s.io/policy": "Direct" },
-    },
-    spec: {
-      group: POLICY_API_GROUP,
-      names: {
-        kind: "GatewayPolicy",
-        listKind: "GatewayPolicyList",
-        plural: "gatewaypolicies",
-        singular: "gatewaypolicy",
-        shortNames: ["gwpol"],
-      },
-      scope: "Namespaced",
-      versions: [
-        {
-          name: "v1alpha1",
-          served: true,
-          storage: true,
-          subresources: { status: {} },
-          // The first three columns show the first ancestor.
-          additionalPrinterColumns: [
-            column(
-              "Accepted",
-              "Whether the policy is valid, for all its targets.",
-              conditionPath("Accepted", "status"),
-            ),
-            column(
-              "Attached",
-              "Whether the policy is attached to all its targets.",
-              conditionPath("Attached", "status"),
-            ),
-            column("Reason", "The reason for the status.", conditionPath("Attached", "reason")),
-            { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" },
-          ],
-          schema: {
-            openAPIV3Schema: {
-              description:
-                "Policies for the traffic and backends of Gateways and HTTPRoutes: limits, authentication, authorization and more.",
-              type: "object",
-              required: ["spec"],
-              properties: {
-                apiVersion: { type: "string" },
-                kind: { type: "string" },
-                metadata: { type: "object" },
-                spec: structuralSchema(specSchema(policies), { isOpen, extra: EXTRA }),
-                status: POLICY_STATUS,
-              },
-            },
-          },
-        },
-      ],
-    },
-  };
+  return crdOf({
+    kind: "GatewayPolicy",
+    plural: "gatewaypolicies",
+    shortName: "gwpol",
+    labels: { "gateway.networking.k8s.io/policy": "Direct" },
+    description:
+      "Policies for the traffic and backends of Gateways and HTTPRoutes: limits, authentication, authorization and more.",
+    spec: structuralSchema(specSchema(policies), { isOpen, extra: EXTRA }),
+    status: POLICY_STATUS,
+    // These columns show the first ancestor.
+    columns: [
+      column("Accepted", "Whether the policy is valid, for all its targets.", conditionPath("Accepted", "status")),
+      column("Attached", "Whether the policy is attached to all its targets.", conditionPath("Attached", "status")),
+      column("Reason", "The reason for the status.", conditionPath("Attached", "reason")),
+    ],
+  });
 }
 
 function after(path: string, above: string): string {
