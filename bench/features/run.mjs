@@ -84,14 +84,16 @@ async function compareVariants({ title, of, cpus = {}, variants }, values, quick
   const programs = Object.entries({ [OFF]: () => ({}), "off (again)": () => ({}), ...variants }).map(
     ([name, settings]) => ({ ...gateway, name, settings }),
   );
-  const configure = ({ settings }, place) => {
-    const { policies, config } = settings(place);
+  const watches = new Map();
+  const configure = ({ name, settings }, place) => {
+    const { policies, config, watch } = settings(place);
+    watches.set(name, watch);
     const adminAddr = `127.0.0.1:${place.adminPort}`;
     return gatewayConfig(of, place.port, backend.port, { policies, config: { adminAddr, ...config } });
   };
-  const prepare = ({ program, adminPort }) => {
-    const { watch } = program.settings(values);
-    if (watch) watching.push(watch(adminPort));
+  const prepare = ({ name, adminPort }) => {
+    const stop = watches.get(name)?.(adminPort);
+    if (stop) watching.push(stop);
   };
   try {
     await withContestants({ programs, values, configure, prepare }, async (contestants) => {
