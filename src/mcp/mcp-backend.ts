@@ -306,7 +306,7 @@ function runAction(
       return hub.initialize(action.request, exchange, call, report);
     case "requests":
       for (const message of action.notes) pass(action.session, message, call);
-      return action.session.request(action.requests, call, context);
+      return action.session.calls.request(action.requests, call, context);
     case "notes":
       for (const message of action.notes) pass(action.session, message, call);
       return empty(call, 202);
@@ -323,7 +323,7 @@ function runAction(
       if (action.message.kind !== "request") pass(action.session, action.message, call);
       else if (action.message.method === "initialize")
         hub.initializeStream(action.session, action.message, headers, report, call, guardrails);
-      else action.session.requestOnStream(action.message, context);
+      else action.session.calls.requestOnStream(action.message, context);
       return empty(call, 202);
     case "modern":
       return hub.serveModern(action.request, exchange, call, report);

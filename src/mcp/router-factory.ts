@@ -93,7 +93,7 @@ export class RouterFactory {
       return this.#loggedIn(target, group, "modern", LATEST_MODERN, group, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
-            ? new ModernSharedUpstream(this.#shared(target), { clock, token, relay })
+            ? new ModernSharedUpstream(this.#shared(target), { clock, token, relay }, user)
             : new ModernUpstream(target, { link, clock, token, relay, startWaitMs }, identity, user, headers),
         ),
       );
@@ -185,7 +185,6 @@ export class RouterFactory {
     const env: ConnectionOptions = {
       clock: this.#state.services.clock,
       logger: this.#state.services.logger,
-      targetName: target.name,
       requestTimeoutMs: () => this.#state.config.requestTimeout,
       up: () => {
         target.failures.over();

@@ -10,13 +10,13 @@ import { find, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import { editAt } from "../../json/syntax.ts";
 import { unknownMethod } from "../protocol/access.ts";
-import { type Call, type CallHandle, NO_CALL, type Question, serverFailure } from "../protocol/call.ts";
+import { answerCall, type Call, type CallHandle, failCall, ownCall, type Question, serverFailure } from "../protocol/call.ts";
 import {
+  asClientNotification,
   asClientRequest,
-  asServerMessage,
+  asResult,
   type ClientNotification,
   edited,
-  resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { LATEST_LEGACY } from "../protocol/protocol-version.ts";
@@ -25,7 +25,14 @@ import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
 import { ModernClientBridge } from "../server-side/modern-client-bridge.ts";
 import type { ConnectionLoss, ConnectionOptions } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
+import {
+  type OpenOutcome,
+  type ServerAbout,
+  type Upstream,
+  type UpstreamHolder,
+  type UpstreamListener,
+  UpstreamWrapper,
+} from "../server-side/upstream.ts";
 import { GATEWAY_INFO, lowestVersion, routable } from "./merge-responses.ts";
 
 const PART = peerInput("mcp-server/part");
@@ -36,7 +43,7 @@ export interface SharedConnectionOptions {
   ended(server: SharedConnection, reason: string): void;
 }
 
-export class SharedConnection implements UpstreamListener, UpstreamHolder, SharedConnectionAccess {
+export class SharedConnection implements UpstreamListener, UpstreamHolder {
   readonly target: Target;
   lastUsedMs: number;
   readonly #env: SharedConnectionOptions;
@@ -111,12 +118,9 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
       return this.#subscription(upstream, call, String(params.uri), method === "resources/subscribe");
     // Rejects task requests, because one client could list and read the tasks of another over the shared connection.
-    if (method.startsWith("tasks/")) {
-      call.failed(unknownMethod(method));
-      return NO_CALL;
-    }
+    if (method.startsWith("tasks/")) return failCall(call, unknownMethod(method));
     // One client must not change the log level for the others.
-    if (method === "logging/setLevel") return answerEmpty(call);
+    if (method === "logging/setLevel") return answerCall(call, asResult("{}"));
     return this.#upstream.call({
       request: call.request,
       headers: call.headers,
@@ -179,7 +183,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
       else upstream.uris.delete(uri);
       this.#count(uri, isOn ? 1 : -1);
     }
-    return answerEmpty(call);
+    return answerCall(call, asResult("{}"));
   }
 
   #count(uri: string, change: number): void {
@@ -192,52 +196,23 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder, Share
       after > 0 ? "resources/subscribe" : "resources/unsubscribe",
       JSON.stringify({ uri }),
     );
-    this.#upstream.call({
-      request,
-      notified: () => undefined,
-      asked: refuse,
-      answered: () => undefined,
-      failed: () => undefined,
-    });
+    this.#upstream.call(ownCall(request, { asked: refuse }));
   }
 }
 
-const INITIALIZED: ClientNotification = {
-  kind: "notification",
-  method: "notifications/initialized",
-  params: {},
-  text: '{"jsonrpc":"2.0","method":"notifications/initialized"}',
-  idStart: 0,
-  idEnd: 0,
-};
+const INITIALIZED = asClientNotification("notifications/initialized");
 
 function refuse(question: Question): void {
   question.answer('"error":{"code":-32601,"message":"A shared server cannot ask a client"}');
 }
 
-function answerEmpty(call: Call): CallHandle {
-  call.answered(asServerMessage(resultText("0", "{}")));
-  return { cancel: () => undefined };
-}
-
-export interface SharedConnectionAccess {
-  readonly target: Target;
-  readonly about: ServerAbout | undefined;
-  readonly isBackingOff: boolean;
-  readonly lossReason: string | undefined;
-  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
-  call(upstream: SharedUpstream, call: Call): CallHandle;
-  leave(upstream: SharedUpstream): void;
-  reconnect(): void;
-}
-
 export class SharedUpstream implements Upstream {
   readonly uris = new Set<string>();
-  readonly #server: SharedConnectionAccess;
+  readonly #server: SharedConnection;
   readonly #user: UpstreamListener;
   readonly #version: string;
 
-  constructor(server: SharedConnectionAccess, user: UpstreamListener, version: string) {
+  constructor(server: SharedConnection, user: UpstreamListener, version: string) {
     this.#server = server;
     this.#user = user;
     this.#version = version;
@@ -331,41 +306,24 @@ export interface ModernSharedOptions {
   token(): string;
 }
 
-export class ModernSharedUpstream implements Upstream, UpstreamListener {
-  readonly #shared: SharedUpstream;
+export class ModernSharedUpstream extends UpstreamWrapper {
   readonly #env: ModernSharedOptions;
   #legacy: ModernClientBridge | undefined = undefined;
 
-  constructor(server: SharedConnection, env: ModernSharedOptions) {
-    this.#shared = server.addUpstream(this, LATEST_LEGACY);
+  constructor(server: SharedConnection, env: ModernSharedOptions, user: UpstreamListener) {
+    super(user, (own) => server.addUpstream(own, LATEST_LEGACY));
     this.#env = env;
   }
 
-  get target(): Target {
-    return this.#shared.target;
-  }
-
-  get about(): ServerAbout | undefined {
-    return this.#shared.about;
-  }
-
-  get pendingCalls(): number {
+  override get pendingCalls(): number {
     return (this.#legacy?.suspendedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
   }
 
-  get isBackingOff(): boolean {
-    return this.#shared.isBackingOff;
-  }
-
-  get lossReason(): string | undefined {
-    return this.#shared.lossReason;
-  }
-
   open(done: (outcome: OpenOutcome) => void): void {
-    this.#shared.open((outcome) => {
+    this.inner.open((outcome) => {
       if (outcome.ok) {
         this.#legacy ??= new ModernClientBridge(outcome.about, {
-          call: (call) => this.#shared.call(call),
+          call: (call) => this.inner.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,
           relay: this.#env.relay,
@@ -377,52 +335,31 @@ export class ModernSharedUpstream implements Upstream, UpstreamListener {
 
   call(call: Call): CallHandle {
     if (this.#legacy) return this.#legacy.call(call);
-    call.failed(serverFailure(`target "${this.target.name}" is not ready`, "overloaded"));
-    return { cancel: () => undefined };
+    return failCall(call, serverFailure(`target "${this.target.name}" is not ready`, "overloaded"));
   }
 
-  notify(): void {
-    // There is no client notification to forward.
-  }
-
-  reconnect(): void {
-    this.#shared.reconnect();
-  }
-
-  sweep(nowMs: number): void {
+  override sweep(nowMs: number): void {
     this.#legacy?.sweep(nowMs);
   }
 
-  pause(): void {
-    this.#shared.pause();
-  }
-
-  resume(): void {
-    this.#shared.resume();
-  }
-
-  close(): Promise<void> {
+  override close(): Promise<void> {
     this.#legacy?.close();
-    return this.#shared.close();
+    return super.close();
   }
 
-  detail(): Record<string, unknown> {
-    return this.#shared.detail();
-  }
-
-  notified(_upstream: Upstream, message: ServerMessage): void {
+  override notified(_inner: Upstream, message: ServerMessage): void {
     this.#legacy?.notified(message);
   }
 
-  asked(_upstream: Upstream, question: Question): void {
+  override asked(_inner: Upstream, question: Question): void {
     this.#legacy?.asked(question);
   }
 
-  canDeliverQuestions(): boolean {
+  override canDeliverQuestions(): boolean {
     return false;
   }
 
-  lost(): void {
+  override lost(): void {
     this.#legacy?.endSubscriptions();
   }
 }

@@ -14,21 +14,17 @@ import {
   isLoginRequired,
   LateCall,
   LOGIN_REQUIRED,
-  type Question,
   serverFailure,
 } from "../protocol/call.ts";
 import {
   asServerMessage,
-  type ClientNotification,
   notificationText,
   resultText,
-  type ServerMessage,
 } from "../protocol/json-rpc.ts";
 import { type McpProtocol, MODERN_VERSIONS } from "../protocol/protocol-version.ts";
 import { asModernResult } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
-import type { Target } from "../server-side/target.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
+import { type OpenOutcome, type ServerAbout, type Upstream, type UpstreamListener, UpstreamWrapper } from "../server-side/upstream.ts";
 import type { ServerLogin } from "./server-login.ts";
 
 /** This code asks the client to open the given URLs and to try again (2025-11-25). */
@@ -48,10 +44,8 @@ export interface Bearer {
   token: string | undefined;
 }
 
-export class LoginUpstream implements Upstream, UpstreamListener {
-  readonly inner: Upstream;
+export class LoginUpstream extends UpstreamWrapper {
   readonly #env: LoginUpstreamOptions;
-  readonly #user: UpstreamListener;
   readonly #bearer: Bearer;
   readonly #unwatch: () => void;
   #opening: Promise<OpenOutcome> | undefined = undefined;
@@ -63,31 +57,15 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     user: UpstreamListener,
     make: (user: UpstreamListener, bearer: Bearer) => Upstream,
   ) {
+    const bearer: Bearer = { token: undefined };
+    super(user, (own) => make(own, bearer));
     this.#env = env;
-    this.#user = user;
-    this.#bearer = { token: undefined };
-    this.inner = make(this, this.#bearer);
+    this.#bearer = bearer;
     this.#unwatch = env.login.watch(env.principal, () => this.#connected());
   }
 
-  get target(): Target {
-    return this.inner.target;
-  }
-
-  get about(): ServerAbout | undefined {
+  override get about(): ServerAbout | undefined {
     return this.inner.about ?? this.#about;
-  }
-
-  get pendingCalls(): number {
-    return this.inner.pendingCalls;
-  }
-
-  get isBackingOff(): boolean {
-    return this.inner.isBackingOff;
-  }
-
-  get lossReason(): string | undefined {
-    return this.inner.lossReason;
   }
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
@@ -132,49 +110,21 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     return running;
   }
 
-  notify(message: ClientNotification, wire?: WireTap): void {
-    this.inner.notify(message, wire);
-  }
-
-  reconnect(): void {
+  override reconnect(): void {
     if (this.#bearer.token !== undefined) this.inner.reconnect();
   }
 
-  sweep(nowMs: number): void {
-    this.inner.sweep(nowMs);
-  }
-
-  pause(): void {
-    this.inner.pause();
-  }
-
-  resume(): void {
-    this.inner.resume();
-  }
-
-  close(): Promise<void> {
+  override close(): Promise<void> {
     this.#unwatch();
     return this.inner.close();
   }
 
-  detail(): Record<string, unknown> {
+  override detail(): Record<string, unknown> {
     return { ...this.inner.detail(), connected: this.#bearer.token !== undefined };
   }
 
-  notified(_inner: Upstream, message: ServerMessage): void {
-    this.#user.notified(this, message);
-  }
-
-  asked(_inner: Upstream, question: Question): void {
-    this.#user.asked(this, question);
-  }
-
-  canDeliverQuestions(): boolean {
-    return this.#user.canDeliverQuestions();
-  }
-
-  lost(_inner: Upstream, loss: ConnectionLoss): void {
-    if (!isLoginRequired(loss.error)) this.#user.lost(this, loss);
+  override lost(inner: Upstream, loss: ConnectionLoss): void {
+    if (!isLoginRequired(loss.error)) super.lost(inner, loss);
   }
 
   /** Opens the server with the user's token. Resolves with undefined if the user has none. */
@@ -206,7 +156,7 @@ export class LoginUpstream implements Upstream, UpstreamListener {
     if (!this.#wasOffered) return;
     this.#wasOffered = false;
     for (const kind of Object.keys(CAPABILITIES))
-      this.#user.notified(this, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
+      this.user.notified(this, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
   }
 
   async #invite(call: Call): Promise<void> {

@@ -9,13 +9,7 @@ import type { Call, CallHandle, LoginRequired, Question } from "../protocol/call
 import type { ClientNotification, ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
 import { LATEST_MODERN } from "../protocol/protocol-version.ts";
 import { LegacyClientBridge } from "./legacy-client-bridge.ts";
-import {
-  type ConnectionListener,
-  type ConnectionLoss,
-  type ConnectionOptions,
-  type Handshake,
-  ServerConnection,
-} from "./server-connection.ts";
+import { type ConnectionLoss, type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
   handshakeRefusal,
@@ -30,11 +24,8 @@ import {
 const MAX_SUBSCRIPTIONS = 1_000;
 const MAX_SUBSCRIPTION_CHARS = 2_000;
 
-export class LegacyUpstream implements Upstream, ConnectionListener {
-  readonly target: Target;
-  about: ServerAbout | undefined = undefined;
+export class LegacyUpstream extends ServerConnection {
   readonly #user: UpstreamListener;
-  readonly #connection: ServerConnection;
   readonly #initialize: ClientRequest;
   readonly #initializeParams: string;
   #bridge: LegacyClientBridge | undefined = undefined;
@@ -50,10 +41,9 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     user: UpstreamListener,
     headers: HeaderList | undefined,
   ) {
-    this.target = target;
+    super(target, env, headers);
     this.#user = user;
     this.#initialize = initialize;
-    this.#connection = new ServerConnection(env, this, headers);
     const params = find(initialize.text, 0, "params");
     this.#initializeParams = params ? slice(initialize.text, params) : "{}";
   }
@@ -67,68 +57,24 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     this.#subscriptions = before.#subscriptions;
   }
 
-  get pendingCalls(): number {
-    return this.#connection.pendingCalls;
-  }
-
-  get isBackingOff(): boolean {
-    return this.#connection.isBackingOff;
-  }
-
-  get lossReason(): string | undefined {
-    return this.#connection.lossReason;
-  }
-
-  get ownsProcess(): boolean {
-    return this.target.config.stdio !== undefined && this.#connection.isConnected;
-  }
-
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     this.#opened = done;
-    this.#connection.connect(wire);
+    this.reconnect(wire);
   }
 
-  call(call: Call): CallHandle {
+  override call(call: Call): CallHandle {
     if (this.#bridge) return this.#bridge.call(call);
     this.#remember(call.request);
-    return this.#connection.call(call);
+    return super.call(call);
   }
 
   notify(message: ClientNotification, wire?: WireTap): void {
     if (message.method === "notifications/initialized") this.#isInitialized = true;
     if (this.#bridge) this.#bridge.notify(message);
-    else this.#connection.notify(message.text, message.method, wire);
+    else this.sendNotification(message.text, message.method, wire);
   }
 
-  reconnect(): void {
-    this.#connection.connect();
-  }
-
-  park(): Promise<void> | undefined {
-    return this.target.config.stdio ? this.#connection.park() : undefined;
-  }
-
-  sweep(nowMs: number): void {
-    this.#connection.sweep(nowMs);
-  }
-
-  pause(): void {
-    this.#connection.pause();
-  }
-
-  resume(): void {
-    this.#connection.resume();
-  }
-
-  close(): Promise<void> {
-    return this.#connection.close();
-  }
-
-  detail(): Record<string, unknown> {
-    return this.#connection.detail();
-  }
-
-  handshake(io: Handshake): void {
+  protected handshake(io: Handshake): void {
     if (this.target.speaksLegacy === false) {
       this.#discover(io, undefined);
       return;
@@ -144,19 +90,19 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
     });
   }
 
-  notified(message: ServerMessage): void {
+  protected notified(message: ServerMessage): void {
     this.#user.notified(this, message);
   }
 
-  asked(question: Question): void {
+  protected asked(question: Question): void {
     this.#user.asked(this, question);
   }
 
-  canDeliverQuestions(): boolean {
+  protected canDeliverQuestions(): boolean {
     return this.#user.canDeliverQuestions();
   }
 
-  lost(loss: ConnectionLoss): void {
+  protected lost(loss: ConnectionLoss): void {
     this.target.failures.add(loss.reason, loss.stderr);
     const opened = this.#opened;
     this.#opened = undefined;
@@ -167,7 +113,7 @@ export class LegacyUpstream implements Upstream, ConnectionListener {
   /** A server that rejects `initialize` may support 2026-07-28. */
   #discover(io: Handshake, refusal: ServerMessage | undefined): void {
     this.#bridge ??= new LegacyClientBridge(this.#initialize.params, {
-      call: (call) => this.#connection.call(call),
+      call: (call) => super.call(call),
       params: this.target.config.mcp ? this.target.params : undefined,
       notified: (message) => this.notified(message),
     });

@@ -8,14 +8,25 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { find, member, members, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import { editAt } from "../../json/syntax.ts";
-import { addressedItem } from "../protocol/access.ts";
-import { type Call, type CallHandle, type Failure, type Question, runMessageSteps } from "../protocol/call.ts";
+import { addressedItem, unknownMethod } from "../protocol/access.ts";
+import {
+  answerCall,
+  type Call,
+  type CallHandle,
+  type Failure,
+  failCall,
+  NO_CALL,
+  ownCall,
+  type Question,
+  refuseQuestion,
+  runMessageSteps,
+} from "../protocol/call.ts";
 import {
   asClientRequest,
+  asResult,
   asServerMessage,
   edited,
   INVALID_PARAMS,
-  METHOD_NOT_FOUND,
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
@@ -89,8 +100,7 @@ export class ModernClientBridge {
   call(call: Call): CallHandle {
     const { method, params } = call.request;
     if (REMOVED_METHODS.has(method)) {
-      call.failed({ code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` });
-      return { cancel: () => undefined };
+      return failCall(call, unknownMethod(method));
     }
     if (method === "server/discover") return this.#discover(call);
     if (method === "subscriptions/listen") return this.#listen(call);
@@ -118,7 +128,7 @@ export class ModernClientBridge {
 
   /** Rejects a server request outside of a call, because the gateway cannot determine the client. */
   asked(question: Question): void {
-    question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
+    refuseQuestion(question);
   }
 
   sweep(nowMs: number): void {
@@ -145,10 +155,7 @@ export class ModernClientBridge {
       capabilities,
       ...(instructions === undefined ? {} : { instructions }),
     };
-    call.answered(
-      asModernResult(asServerMessage(resultText("0", JSON.stringify(result))), "server/discover", serverInfo),
-    );
-    return { cancel: () => undefined };
+    return answerCall(call, asModernResult(asResult(JSON.stringify(result)), "server/discover", serverInfo));
   }
 
   #translated(call: Call): Call {
@@ -182,10 +189,7 @@ export class ModernClientBridge {
     const suspended = this.#suspended.get(token)?.call;
     if (suspended === undefined && this.#server.relay && !isRelayed) return this.#server.relay.resume(token, call);
     const isSame = suspended?.method === call.request.method && suspended.name === addressedItem(call.request)?.name;
-    if (suspended === undefined || !isSame) {
-      call.failed(UNKNOWN_STATE);
-      return { cancel: () => undefined };
-    }
+    if (suspended === undefined || !isSame) return failCall(call, UNKNOWN_STATE);
     this.#takeSuspended(token);
     suspended.resume(this.#translated(call));
     return suspended;
@@ -212,16 +216,14 @@ export class ModernClientBridge {
 
   #listen(call: Call): CallHandle {
     const asked = requestedFilter(call.request);
-    if (asked === undefined) {
-      call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
-      return { cancel: () => undefined };
-    }
+    if (asked === undefined)
+      return failCall(call, { code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
     const filter = supportedFilter(asked, this.#about);
     const listener: Subscriber = { call, filter };
     call.notified(asServerMessage(withSubscription(acknowledgement(filter), call.request.id)));
     if (isEmpty(filter)) {
       this.#endListening(listener);
-      return { cancel: () => undefined };
+      return NO_CALL;
     }
     this.#listeners.add(listener);
     for (const uri of filter.resourceSubscriptions ?? []) this.#count(uri, 1);
@@ -259,13 +261,7 @@ export class ModernClientBridge {
   }
 
   #sendInternal(method: string, params: object): void {
-    this.#server.call({
-      request: asClientRequest(method, JSON.stringify(params)),
-      notified: () => undefined,
-      asked: (question) => this.asked(question),
-      answered: () => undefined,
-      failed: () => undefined,
-    });
+    this.#server.call(ownCall(asClientRequest(method, JSON.stringify(params)), {}));
   }
 }
 

@@ -13,13 +13,7 @@ import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts"
 import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
 import type { RetryRelay } from "../replicas/retry-relay.ts";
 import { ModernClientBridge } from "./modern-client-bridge.ts";
-import {
-  type ConnectionListener,
-  type ConnectionLoss,
-  type ConnectionOptions,
-  type Handshake,
-  ServerConnection,
-} from "./server-connection.ts";
+import { type ConnectionLoss, type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
   handshakeRefusal,
@@ -27,7 +21,6 @@ import {
   readDiscovered,
   readInitialized,
   type ServerAbout,
-  type Upstream,
   type UpstreamListener,
 } from "./upstream.ts";
 
@@ -61,13 +54,10 @@ export interface ClientIdentity {
   readonly capabilities: string;
 }
 
-export class ModernUpstream implements Upstream, ConnectionListener {
-  readonly target: Target;
-  about: ServerAbout | undefined = undefined;
+export class ModernUpstream extends ServerConnection {
   readonly #user: UpstreamListener;
   readonly #env: ModernUpstreamOptions;
   readonly #client: ClientIdentity;
-  readonly #connection: ServerConnection;
   #legacy: ModernClientBridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #skipProbe = false;
@@ -81,39 +71,22 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     user: UpstreamListener,
     headers: HeaderList | undefined,
   ) {
-    this.target = target;
+    super(target, env.link, headers);
     this.#env = env;
     this.#client = client;
     this.#user = user;
-    this.#connection = new ServerConnection(env.link, this, headers);
   }
 
-  get pendingCalls(): number {
-    return (
-      this.#connection.pendingCalls +
-      (this.#legacy?.suspendedCalls ?? 0) +
-      (this.#legacy?.hasListeners === true ? 1 : 0)
-    );
-  }
-
-  get isBackingOff(): boolean {
-    return this.#connection.isBackingOff;
-  }
-
-  get lossReason(): string | undefined {
-    return this.#connection.lossReason;
-  }
-
-  get ownsProcess(): boolean {
-    return this.target.config.stdio !== undefined && this.#connection.isConnected;
+  override get pendingCalls(): number {
+    return super.pendingCalls + (this.#legacy?.suspendedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
   }
 
   open(done: (outcome: OpenOutcome) => void): void {
     this.#opened = done;
-    this.#connection.connect();
+    this.reconnect();
   }
 
-  call(call: Call): CallHandle {
+  override call(call: Call): CallHandle {
     const { params } = this.target;
     const { method } = call.request;
     // Only streamable HTTP servers check the mirrored headers themselves.
@@ -123,7 +96,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
         : undefined;
     // Servers respond to removed methods in different ways, so the gateway returns the specified error.
     if (problem || REMOVED_METHODS.has(method)) return failCall(call, problem ?? unknownMethod(method));
-    const send = (own: Call): CallHandle => (this.#legacy ?? this.#connection).call(own);
+    const send = (own: Call): CallHandle => this.#legacy?.call(own) ?? super.call(own);
     return method === "tools/list" ? intercept(call, [params.learning], send) : send(call);
   }
 
@@ -131,54 +104,42 @@ export class ModernUpstream implements Upstream, ConnectionListener {
     // There is no client notification to forward.
   }
 
-  reconnect(): void {
-    this.#connection.connect();
-  }
-
-  sweep(nowMs: number): void {
-    this.#connection.sweep(nowMs);
+  override sweep(nowMs: number): void {
+    super.sweep(nowMs);
     this.#legacy?.sweep(nowMs);
   }
 
-  pause(): void {
-    this.#connection.pause();
-  }
-
-  resume(): void {
-    this.#connection.resume();
-  }
-
-  close(): Promise<void> {
+  override close(): Promise<void> {
     this.#legacy?.close();
-    return this.#connection.close();
+    return super.close();
   }
 
-  detail(): Record<string, unknown> {
-    return { ...this.#connection.detail(), era: this.#legacy ? "legacy" : "modern" };
+  override detail(): Record<string, unknown> {
+    return { ...super.detail(), era: this.#legacy ? "legacy" : "modern" };
   }
 
-  handshake(io: Handshake): void {
+  protected handshake(io: Handshake): void {
     const { speaksModern } = this.target;
     if (speaksModern === false || (speaksModern === undefined && this.#skipProbe)) this.#initialize(io);
     else this.#probe(io);
   }
 
-  notified(message: ServerMessage): void {
+  protected notified(message: ServerMessage): void {
     this.#legacy?.notified(message);
   }
 
-  asked(question: Question): void {
+  protected asked(question: Question): void {
     refuseQuestion(question);
   }
 
-  canDeliverQuestions(): boolean {
+  protected canDeliverQuestions(): boolean {
     return false;
   }
 
-  lost(loss: ConnectionLoss): void {
+  protected lost(loss: ConnectionLoss): void {
     if (this.#needsCleanStart) {
       this.#needsCleanStart = false;
-      this.#connection.connect();
+      this.reconnect();
       return;
     }
     const isRefused = loss.error === "overloaded" || typeof loss.error === "object";
@@ -186,7 +147,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       // A legacy server may exit on an unknown request, and any server may be unavailable, so attempts alternate.
       this.#skipProbe = !this.#skipProbe;
       if (this.#skipProbe && this.#opened) {
-        this.#connection.connect();
+        this.reconnect();
         return;
       }
     }
@@ -269,7 +230,7 @@ export class ModernUpstream implements Upstream, ConnectionListener {
       this.#legacy =
         known ??
         new ModernClientBridge(about, {
-          call: (call) => this.#connection.call(call),
+          call: (call) => super.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,
           relay: this.#env.relay,

@@ -22,6 +22,7 @@ import {
   serverFailure,
 } from "../protocol/call.ts";
 import {
+  type ClientNotification,
   edited,
   messageId,
   notificationText,
@@ -33,6 +34,8 @@ import {
 import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
+import type { Target } from "./target.ts";
+import type { OpenOutcome, ServerAbout, Upstream } from "./upstream.ts";
 
 const MAX_WAITING = 1_000;
 const MAX_QUESTIONS = 1_000;
@@ -45,7 +48,6 @@ const HEALTHY_MS = 30_000;
 export interface ConnectionOptions {
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly targetName: string;
   requestTimeoutMs(): number;
   up(): void;
   /** Returns the user's access token for this server, which is sent with every message. */
@@ -58,16 +60,6 @@ export interface ConnectionOptions {
     opened: (channel: Channel, started: () => void) => void,
     refused: (reason: string, error: ServerError) => void,
   ): () => void;
-}
-
-export interface ConnectionListener {
-  /** Runs on each new channel before any call is sent. The listener must finish with `ready` or `refuse`. */
-  handshake(handshake: Handshake): void;
-  notified(message: ServerMessage): void;
-  asked(question: Question): void;
-  /** Returns true if `asked` can deliver a server request that is not part of a call. */
-  canDeliverQuestions(): boolean;
-  lost(loss: ConnectionLoss): void;
 }
 
 export interface ConnectionLoss {
@@ -92,9 +84,11 @@ export interface Handshake {
   refuse(reason: string, error?: LoginRequired): void;
 }
 
-export class ServerConnection {
+/** Connects one session or client group to its server. Subclasses speak the client's protocol version. */
+export abstract class ServerConnection implements Upstream {
+  readonly target: Target;
+  about: ServerAbout | undefined = undefined;
   readonly #options: ConnectionOptions;
-  readonly #listener: ConnectionListener;
   readonly #backoff = new ReconnectBackoff();
   #state: "down" | "parked" | "connecting" | "up" | "closed" = "down";
   #channel: Channel | undefined = undefined;
@@ -112,10 +106,31 @@ export class ServerConnection {
   #headers: readonly string[] | undefined;
   #wire: WireTap | undefined = undefined;
 
-  constructor(options: ConnectionOptions, listener: ConnectionListener, headers?: HeaderList) {
+  constructor(target: Target, options: ConnectionOptions, headers: HeaderList | undefined) {
+    this.target = target;
     this.#options = options;
-    this.#listener = listener;
     this.#headers = headers && options.forwarded(headers);
+  }
+
+  abstract open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
+
+  abstract notify(message: ClientNotification, wire?: WireTap): void;
+
+  /** Runs on each new channel before any call is sent. It must finish with `ready` or `refuse`. */
+  protected abstract handshake(handshake: Handshake): void;
+
+  /** Receives a notification that belongs to no call. */
+  protected abstract notified(message: ServerMessage): void;
+
+  /** Receives a server request that belongs to no call. */
+  protected abstract asked(question: Question): void;
+
+  protected abstract canDeliverQuestions(): boolean;
+
+  protected abstract lost(loss: ConnectionLoss): void;
+
+  get ownsProcess(): boolean {
+    return this.target.config.stdio !== undefined && this.#channel !== undefined;
   }
 
   get pendingCalls(): number {
@@ -127,17 +142,13 @@ export class ServerConnection {
     return this.#loss?.reason;
   }
 
-  get isConnected(): boolean {
-    return this.#channel !== undefined;
-  }
-
   get isBackingOff(): boolean {
     return this.#state !== "up" && this.#backoff.remainingMs(this.#options.clock.monotonicMs()) > 0;
   }
 
   detail(): Record<string, unknown> {
     return {
-      target: this.#options.targetName,
+      target: this.target.name,
       state: this.#state,
       pendingCalls: this.pendingCalls,
       ...(this.#loss && this.#state !== "up" ? { lastError: this.#loss.reason, stderr: this.#loss.stderr } : {}),
@@ -145,7 +156,7 @@ export class ServerConnection {
     };
   }
 
-  connect(wire?: WireTap): void {
+  reconnect(wire?: WireTap): void {
     if (this.#state !== "down" && this.#state !== "parked") return;
     this.#wire = wire;
     this.#state = "connecting";
@@ -157,7 +168,7 @@ export class ServerConnection {
   /** Releases an idle connection until the next call. Returns undefined if the connection is in use or not up. */
   park(): Promise<void> | undefined {
     const isBusy = this.#waiting.length > 0 || this.#calls.all().some((pending) => !pending.isSubscription);
-    if (this.#state !== "up" || isBusy || this.#hasOpenQuestions) return undefined;
+    if (!this.ownsProcess || this.#state !== "up" || isBusy || this.#hasOpenQuestions) return undefined;
     const channel = this.#disconnect(this.#failure("is parked"));
     this.#state = "parked";
     this.#backoff.reset();
@@ -207,7 +218,7 @@ export class ServerConnection {
         this.#cancelConnect = undefined;
         this.#channel = channel;
         this.#started = started;
-        this.#listener.handshake(this.#handshake(handlers));
+        this.handshake(this.#handshake(handlers));
       },
       (reason, error) => this.#lost(reason, error),
     );
@@ -258,7 +269,7 @@ export class ServerConnection {
    */
   #reopenSession(wireId: number | undefined): void {
     const found = wireId === undefined ? undefined : this.#calls.take(wireId);
-    this.#options.logger.info("MCP server lost the session", { target: this.#options.targetName });
+    this.#options.logger.info("MCP server lost the session", { target: this.target.name });
     const mayRepeat = found !== undefined && !found.wasRepeated && this.#state === "up";
     const channel = this.#disconnect(this.#failure("lost the session"));
     this.#state = "down";
@@ -270,19 +281,20 @@ export class ServerConnection {
     found.wireId = 0;
     found.wasRepeated = true;
     this.#waiting.push(found);
-    this.connect();
+    this.reconnect();
   }
 
   #lost(reason: string, error: ServerError | LoginRequired = "backend_unavailable"): void {
     this.#backoff.lost(this.#options.clock.monotonicMs(), this.#state === "up");
     // A missing login is not a failure of the server, so it is not logged as a warning.
-    const { logger, targetName: target } = this.#options;
+    const { logger } = this.#options;
+    const target = this.target.name;
     logger[typeof error === "object" ? "info" : "warn"]("MCP server failed", { target, reason });
     const channel = this.#disconnect(this.#failure(reason, error));
     this.#state = "down";
     this.#loss = { reason, error, failedStarts: this.#backoff.failedStarts, stderr: channel?.stderrTail?.() ?? [] };
     void channel?.close();
-    this.#listener.lost(this.#loss);
+    this.lost(this.#loss);
   }
 
   /** Fails all calls, withdraws all server requests, and detaches the channel. The caller must close the channel. */
@@ -306,7 +318,7 @@ export class ServerConnection {
   }
 
   #failure(what: string, error?: ServerError | LoginRequired): Failure {
-    return serverFailure(`target "${this.#options.targetName}" ${what}`, error);
+    return serverFailure(`target "${this.target.name}" ${what}`, error);
   }
 
   call(call: Call): CallHandle {
@@ -319,12 +331,12 @@ export class ServerConnection {
       // The handshake uses the headers of this request, because credentials in earlier ones may have expired.
       if (call.headers) this.#headers = this.#options.forwarded(call.headers);
       this.#waiting.push(pending);
-      this.connect();
+      this.reconnect();
     }
     return pending;
   }
 
-  notify(text: string, method: string, wire?: WireTap): void {
+  protected sendNotification(text: string, method: string, wire?: WireTap): void {
     if (this.#state === "up") this.#send({ text, method, wire: watched(wire) });
   }
 
@@ -349,7 +361,8 @@ export class ServerConnection {
     },
     reportDefect: (error) => {
       const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
-      const { logger, targetName: target } = this.#options;
+      const { logger } = this.#options;
+    const target = this.target.name;
       logger.error("cannot handle a message from an MCP server", { target, reason });
     },
   };
@@ -373,8 +386,8 @@ export class ServerConnection {
     const call: Call = {
       ...receiver,
       request,
-      notified: (message) => this.#listener.notified(message),
-      asked: (question) => this.#listener.asked(question),
+      notified: (message) => this.notified(message),
+      asked: (question) => this.asked(question),
     };
     const pending = new PendingCall(call, this.#options.clock.monotonicMs(), this.#owner, true);
     const wireId = this.#calls.add(pending);
@@ -417,7 +430,7 @@ export class ServerConnection {
       else {
         const isLog = message.method === "notifications/message";
         const pending = about === undefined ? (isLog ? this.#onlyCall() : undefined) : this.#calls.get(about);
-        if (pending === undefined) this.#listener.notified(message);
+        if (pending === undefined) this.notified(message);
         else this.#notifyCall(pending, message);
       }
     }
@@ -477,8 +490,8 @@ export class ServerConnection {
     this.#questions.get(id)?.withdrawn?.(undefined);
     this.#questions.set(id, question);
     const pending = about === undefined ? this.#onlyCall() : this.#calls.get(about);
-    const chosen = pending ?? (this.#listener.canDeliverQuestions() ? undefined : this.#calls.newest());
-    if (chosen === undefined) this.#listener.asked(question);
+    const chosen = pending ?? (this.canDeliverQuestions() ? undefined : this.#calls.newest());
+    if (chosen === undefined) this.asked(question);
     else chosen.call.asked(question);
   }
 

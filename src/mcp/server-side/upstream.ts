@@ -66,6 +66,93 @@ export interface UpstreamListener {
   lost(upstream: Upstream, loss: ConnectionLoss): void;
 }
 
+/** Passes everything to and from another upstream. Subclasses replace what they change. */
+export abstract class UpstreamWrapper implements Upstream, UpstreamListener {
+  readonly inner: Upstream;
+  protected readonly user: UpstreamListener;
+
+  constructor(user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
+    this.user = user;
+    this.inner = make(this);
+  }
+
+  get target(): Target {
+    return this.inner.target;
+  }
+
+  get about(): ServerAbout | undefined {
+    return this.inner.about;
+  }
+
+  get pendingCalls(): number {
+    return this.inner.pendingCalls;
+  }
+
+  get isBackingOff(): boolean {
+    return this.inner.isBackingOff;
+  }
+
+  get lossReason(): string | undefined {
+    return this.inner.lossReason;
+  }
+
+  get ownsProcess(): boolean {
+    return this.inner.ownsProcess === true;
+  }
+
+  abstract open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
+
+  abstract call(call: Call): CallHandle;
+
+  notify(message: ClientNotification, wire?: WireTap): void {
+    this.inner.notify(message, wire);
+  }
+
+  reconnect(): void {
+    this.inner.reconnect();
+  }
+
+  park(): Promise<void> | undefined {
+    return this.inner.park?.();
+  }
+
+  sweep(nowMs: number): void {
+    this.inner.sweep(nowMs);
+  }
+
+  pause(): void {
+    this.inner.pause();
+  }
+
+  resume(): void {
+    this.inner.resume();
+  }
+
+  close(): Promise<void> {
+    return this.inner.close();
+  }
+
+  detail(): Record<string, unknown> {
+    return this.inner.detail();
+  }
+
+  notified(_inner: Upstream, message: ServerMessage): void {
+    this.user.notified(this, message);
+  }
+
+  asked(_inner: Upstream, question: Question): void {
+    this.user.asked(this, question);
+  }
+
+  canDeliverQuestions(): boolean {
+    return this.user.canDeliverQuestions();
+  }
+
+  lost(_inner: Upstream, loss: ConnectionLoss): void {
+    this.user.lost(this, loss);
+  }
+}
+
 /** Restricts the characters, because the version is sent in an HTTP header. */
 const VERSION = /^[\w.-]{1,64}$/;
 

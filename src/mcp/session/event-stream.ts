@@ -424,6 +424,11 @@ export function eventStreamHeaders(sessionId: string | undefined): HeaderList {
   return headers;
 }
 
+export interface Heartbeats {
+  startHeartbeat(stream: Heartbeat): void;
+  stopHeartbeat(stream: Heartbeat): void;
+}
+
 export interface Heartbeat extends Linked<Heartbeat> {
   beat(nowMs: number): void;
   /** Ends a stream that does not end by itself. */

@@ -34,7 +34,7 @@ function streamsAt(clock: { nowMs: number }): SessionStreams {
       },
       primesStreams: true,
       peers: { isShared: false, listening: ignore, notListening: ignore, deliver: async () => false },
-      streamOpened: ignore,
+      heartbeats: { startHeartbeat: ignore, stopHeartbeat: ignore },
       streamClosed: ignore,
       congested: ignore,
     },

@@ -6,7 +6,7 @@ import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { errorText, INTERNAL_ERROR } from "../protocol/json-rpc.ts";
 import type { SessionPeers } from "../replicas/session-peers.ts";
-import { EventLog, type EventPlace, EventStream, eventSuffix, type StreamOwner } from "./event-stream.ts";
+import { EventLog, type EventPlace, EventStream, eventSuffix, type Heartbeats, type StreamOwner } from "./event-stream.ts";
 
 const GENERAL_STREAM = 0;
 const LOST = "the rest of this response is no longer available, or the gateway was restarted; send the request again";
@@ -20,8 +20,9 @@ export interface StreamSession {
   readonly nowMs: number;
   readonly primesStreams: boolean;
   readonly peers: Pick<SessionPeers, "isShared" | "listening" | "notListening" | "deliver">;
-  streamOpened(stream: EventStream): void;
-  streamClosed(stream: EventStream): void;
+  readonly heartbeats: Heartbeats;
+  /** The session is idle from now on, unless it has other streams or calls. */
+  streamClosed(): void;
   congested(isCongested: boolean): void;
 }
 
@@ -151,7 +152,7 @@ export class SessionStreams implements StreamOwner {
 
   opened(stream: EventStream): void {
     if (stream === this.general) this.#session.peers.listening();
-    this.#session.streamOpened(stream);
+    this.#session.heartbeats.startHeartbeat(stream);
   }
 
   resumable(stream: EventStream): void {
@@ -162,7 +163,8 @@ export class SessionStreams implements StreamOwner {
   }
 
   closed(stream: EventStream): void {
-    this.#session.streamClosed(stream);
+    this.#session.heartbeats.stopHeartbeat(stream);
+    this.#session.streamClosed();
     if (stream.isComplete && this.#resumable?.get(stream.number) === stream) {
       this.#resumable.delete(stream.number);
       this.#ended(stream);
@@ -176,8 +178,8 @@ export class SessionStreams implements StreamOwner {
   }
 
   moved(from: EventStream, to: EventStream): void {
-    this.#session.streamClosed(from);
-    this.#session.streamOpened(to);
+    this.#session.heartbeats.stopHeartbeat(from);
+    this.#session.heartbeats.startHeartbeat(to);
   }
 
   congested(isCongested: boolean): void {

@@ -1,23 +1,22 @@
 /**
- * Represents one session of a legacy client with its servers, event streams, calls in flight, and open questions.
+ * Represents one session of a 2025 client: its servers, and when it opens, parks, and ends. Its calls, event streams,
+ * open questions, and messages from other replicas have classes of their own.
  * Several replicas can have the same session.
  */
-import { LinkedList } from "../../base/linked-list.ts";
 import type { MemoryAccount } from "../../base/memory-budget.ts";
 import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
-import { find, slice } from "../../json/json-text.ts";
 import type { Names } from "../aggregation/names.ts";
 import { openGuarded, type Router, type RouterOutcome, type TargetChange } from "../aggregation/router.ts";
 import { type Failure, ownCall, type Question } from "../protocol/call.ts";
 import {
+  asClientNotification,
   asServerMessage,
   type ClientNotification,
   type ClientRequest,
   type ClientResponse,
-  INVALID_REQUEST,
   notificationText,
   type ServerMessage,
   withId,
@@ -26,35 +25,30 @@ import { allowsPrimingEvents } from "../protocol/protocol-version.ts";
 import { type PeerSession, SessionPeers } from "../replicas/session-peers.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
-import { CANCELLED, type CallOutcome, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
+import { CANCELLED, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventPlace } from "./event-stream.ts";
-import { type EventStream, type Heartbeat, KEEP_ALIVE_MS } from "./event-stream.ts";
-import { type CallContext, ENDLESS, SessionCall } from "./session-call.ts";
+import { type EventStream, type Heartbeats, KEEP_ALIVE_MS } from "./event-stream.ts";
+import { type CallSession, SessionCalls } from "./session-calls.ts";
 import type { SessionRecord, SessionRecords } from "./session-records.ts";
 import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
 /** Ends a session with one server after this many consecutive failed restarts. */
 const MAX_FAILED_STARTS = 3;
-/** Limits the cancellations from other replicas that wait until the session is resumed. Others are dropped. */
-const MAX_WAITING_CANCELLATION_CHARS = 64 * 1024;
 /** Limits how long restoring its settings delays a resumed session. */
 const RESTORE_MS = 5_000;
 const REMOVED = "its servers were removed from the configuration";
 const INITIALIZED = "notifications/initialized";
 const CANCELED = "notifications/cancelled";
 const LISTS = ["tools", "prompts", "resources"] as const;
-const CALL_METHODS: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
 
-export interface SessionHost {
+export interface SessionHost extends Heartbeats {
   readonly nowMs: number;
   readonly records: SessionRecords;
   /** The value 0 disables parking. */
   readonly parkAfterMs: number;
   /** Makes the shutdown wait for this promise. */
   waitFor(closing: Promise<unknown>): void;
-  startHeartbeat(stream: Heartbeat): void;
-  stopHeartbeat(stream: Heartbeat): void;
   sessionOpened(session: Session): void;
   /** `isForGood` is false if the client may continue the session in this or another process. */
   sessionEnded(session: Session, reason: string, isForGood: boolean): void;
@@ -71,7 +65,7 @@ export interface SessionOrigin {
   readonly eventsBefore?: number;
 }
 
-export class Session implements UpstreamListener, StreamSession, UpstreamHolder, PeerSession {
+export class Session implements UpstreamListener, StreamSession, UpstreamHolder, PeerSession, CallSession {
   readonly id: string;
   readonly owner: string | undefined;
   readonly user: string | undefined;
@@ -84,7 +78,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   readonly #host: SessionHost;
   readonly #streams: SessionStreams;
   readonly #questions: ClientQuestions;
-  readonly #calls = new LinkedList<SessionCall>();
+  readonly calls: SessionCalls;
   readonly #isResumed: boolean;
   #router: Router | undefined = undefined;
   #state: "opening" | "open" | "ended" = "opening";
@@ -94,9 +88,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   #isRetiring = false;
   #hadStream: boolean;
   #clientInfo: ClientInfo | undefined = undefined;
-  #callCount = 0;
-  #errorCount = 0;
-  #waitingCancellations: ClientNotification[] = [];
 
   constructor(
     { id, record, eventsBefore }: SessionOrigin,
@@ -119,6 +110,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.peers = new SessionPeers(record?.name, host.records.replication, this);
     this.#streams = new SessionStreams(this, account, eventsBefore);
     this.#questions = new ClientQuestions(record, host.records.answers);
+    this.calls = new SessionCalls(this);
   }
 
   get general(): EventStream {
@@ -142,7 +134,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   get pendingCalls(): number {
-    return this.#calls.size;
+    return this.calls.size;
   }
 
   get isIdle(): boolean {
@@ -220,25 +212,28 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return this.#streams.openOnly(sink, endpoint, () => this.end("the client closed its event stream"));
   }
 
-  /** Runs a request of the HTTP+SSE transport, which sends the response on its only event stream. */
-  requestOnStream(request: ClientRequest, context: CallContext): void {
-    this.#used();
-    this.#start(new SessionCall(request, this, this.general, ENDLESS, context));
+  get router(): Router | undefined {
+    return this.#router;
   }
 
-  request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
+  callStarted(method: string): void {
     this.#used();
-    const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
-    stream.attach(sink);
-    const group = { left: requests.length };
-    for (const request of requests) this.#start(new SessionCall(request, this, stream, group, context));
-    return stream;
+    // The client may have sent `notifications/initialized` to another replica.
+    if (this.peers.isShared && method !== "ping") this.#initializeServers();
+    this.#isParked = false;
+  }
+
+  callFinished(): void {
+    this.#used();
+    if (this.pendingCalls > 0) return;
+    if (this.#isDraining) this.#streams.disconnect();
+    if (this.#isRetiring) this.end(REMOVED);
   }
 
   notify(message: ClientNotification, wire: WireTap | undefined): void {
     this.#used();
     if (message.method === CANCELED) {
-      if (!this.#cancel(message)) this.peers.broadcast(message);
+      if (!this.calls.cancel(message)) this.peers.broadcast(message);
       return;
     }
     this.#notifyServers(message, wire);
@@ -274,7 +269,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   end(reason: string, isForGood = true): void {
     if (this.#state === "ended") return;
     this.#state = "ended";
-    this.#calls.each((call) => call.abandon(`the session ended: ${reason}`));
+    this.calls.abandon(`the session ended: ${reason}`);
     this.#questions.close();
     this.#streams.disconnect();
     this.peers.leave();
@@ -290,8 +285,8 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
       ...(this.owner === undefined ? {} : { owner: shownPrincipal(this.owner) }),
       ...(this.user === undefined ? {} : { user: this.user }),
       ...(this.#clientInfo === undefined ? {} : { client: this.#clientInfo }),
-      calls: this.#callCount,
-      errors: this.#errorCount,
+      calls: this.calls.count,
+      errors: this.calls.errorCount,
       targets: this.upstreams.map((upstream) => upstream.detail()),
     };
   }
@@ -317,18 +312,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   drain(): void {
     this.#isDraining = true;
     if (this.pendingCalls === 0) this.#streams.disconnect();
-  }
-
-  finished(call: SessionCall, { kind }: CallOutcome): void {
-    this.#calls.remove(call);
-    if (CALL_METHODS.has(call.request.method)) {
-      this.#callCount += 1;
-      if (kind !== "ok" && kind !== "cancelled") this.#errorCount += 1;
-    }
-    this.#used();
-    if (this.pendingCalls > 0) return;
-    if (this.#isDraining) this.#streams.disconnect();
-    if (this.#isRetiring) this.end(REMOVED);
   }
 
   /**
@@ -376,12 +359,11 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     return allowsPrimingEvents(this.version);
   }
 
-  streamOpened(stream: EventStream): void {
-    this.#host.startHeartbeat(stream);
+  get heartbeats(): Heartbeats {
+    return this.#host;
   }
 
-  streamClosed(stream: EventStream): void {
-    this.#host.stopHeartbeat(stream);
+  streamClosed(): void {
     this.#used();
   }
 
@@ -393,7 +375,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   }
 
   remoteNotification(message: ClientNotification): void {
-    if (message.method === CANCELED) this.#cancelOrWait(message);
+    if (message.method === CANCELED) this.calls.cancelRemotely(message);
     else if (message.method === INITIALIZED) this.#initializeServers();
     else this.#notifyServers(message, undefined);
   }
@@ -432,7 +414,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
         this.version = outcome.version;
         this.#used();
         void this.joinReplicas();
-        this.#cancelWaiting();
+        this.calls.cancelWaiting();
       }
       done(outcome);
       if (!outcome.ok) this.end(outcome.reason, isForGood);
@@ -446,41 +428,6 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     });
   }
 
-  #start(call: SessionCall): void {
-    this.#calls.add(call);
-    // The client may have sent `notifications/initialized` to another replica.
-    if (this.peers.isShared && call.request.method !== "ping") this.#initializeServers();
-    this.#isParked = false;
-    if (this.#router) call.running = this.#router.run(call);
-    else
-      call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
-  }
-
-  #cancel({ params, text }: ClientNotification): boolean {
-    const span = find(text, 0, "params", "requestId");
-    const id = span && slice(text, span);
-    const call = this.#calls.find(({ request }) => request.id === id);
-    call?.cancel(typeof params.reason === "string" ? params.reason : undefined);
-    return call !== undefined;
-  }
-
-  /** The canceled call may wait until this session is resumed. It starts before the next event-loop iteration then. */
-  #cancelOrWait(message: ClientNotification): void {
-    const waiting = this.#waitingCancellations;
-    const chars = waiting.reduce((sum, { text }) => sum + text.length, message.text.length);
-    if (this.#state !== "opening") this.#cancel(message);
-    else if (chars <= MAX_WAITING_CANCELLATION_CHARS) waiting.push(message);
-  }
-
-  #cancelWaiting(): void {
-    const waiting = this.#waitingCancellations;
-    if (waiting.length === 0) return;
-    this.#waitingCancellations = [];
-    setImmediate(() => {
-      for (const message of waiting) this.#cancel(message);
-    });
-  }
-
   #notifyServers(message: ClientNotification, wire: WireTap | undefined): void {
     this.#isInitialized ||= message.method === INITIALIZED;
     this.#router?.notify(message, wire);
@@ -488,11 +435,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
 
   #initializeServers(): void {
     if (this.#isInitialized) return;
-    const text = notificationText(INITIALIZED, "{}");
-    this.#notifyServers(
-      { kind: "notification", text, idStart: 0, idEnd: 0, method: INITIALIZED, params: {} },
-      undefined,
-    );
+    this.#notifyServers(asClientNotification(INITIALIZED), undefined);
   }
 
   /** Repeats a setting that the client sent to another process. Resolves when the request ends. */

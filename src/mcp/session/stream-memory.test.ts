@@ -62,7 +62,7 @@ function open(isShared: boolean): Opened {
         notListening: ignore,
         deliver: () => new Promise<boolean>((resolve) => void waiting.push(resolve)),
       },
-      streamOpened: ignore,
+      heartbeats: { startHeartbeat: ignore, stopHeartbeat: ignore },
       streamClosed: ignore,
       congested: (isCongested: boolean) => {
         opened.isCongested = isCongested;

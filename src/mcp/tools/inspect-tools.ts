@@ -8,8 +8,8 @@ import { VERSION } from "../../base/version.ts";
 import type { InspectedTarget, InspectedTool } from "../../core/backend.ts";
 import { readJson } from "../../json/read-json.ts";
 import { listProblem } from "../protocol/access.ts";
-import { refuseQuestion } from "../protocol/call.ts";
-import { asClientRequest, type ServerMessage } from "../protocol/json-rpc.ts";
+import { ownCall, refuseQuestion } from "../protocol/call.ts";
+import { asClientNotification, asClientRequest, type ServerMessage } from "../protocol/json-rpc.ts";
 import { LATEST_LEGACY } from "../protocol/protocol-version.ts";
 import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
 import type { ConnectionOptions } from "../server-side/server-connection.ts";
@@ -133,14 +133,7 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Of
       else reject(new Error(`target "${target.name}" ${outcome.answer ? "refused to initialize" : outcome.reason}`));
     });
   });
-  upstream.notify({
-    kind: "notification",
-    method: "notifications/initialized",
-    params: {},
-    text: '{"jsonrpc":"2.0","method":"notifications/initialized"}',
-    idStart: 0,
-    idEnd: 0,
-  });
+  upstream.notify(asClientNotification("notifications/initialized"));
   const instructions = upstream.about?.instructions;
   const tools: ToolDefinition[] = [];
   if (upstream.about?.capabilities.tools === undefined) return { tools, instructions };
@@ -148,13 +141,9 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Of
   for (let page = 0; page < MAX_INSPECTED_PAGES; page++) {
     const request = asClientRequest("tools/list", JSON.stringify(cursor === undefined ? {} : { cursor }));
     const answer = await new Promise<ServerMessage>((resolve, reject) => {
-      upstream.call({
-        request,
-        notified: () => undefined,
-        asked: refuseQuestion,
-        answered: resolve,
-        failed: ({ message }) => reject(new Error(message)),
-      });
+      upstream.call(
+        ownCall(request, { answered: resolve, failed: ({ message }) => reject(new Error(message)) }),
+      );
     });
     const problem = finish(listProblem(request, answer, target.name));
     if (problem || answer.kind !== "result")

@@ -28,7 +28,6 @@ import {
   asClientRequest,
   asResult,
   asServerMessage,
-  type ClientNotification,
   type ClientRequest,
   editedRequest,
   INVALID_PARAMS,
@@ -39,8 +38,7 @@ import { itemName, type ListItem, type ListMembers, readListContent } from "../p
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
-import type { Target } from "../server-side/target.ts";
-import type { OpenOutcome, ServerAbout, Upstream, UpstreamListener } from "../server-side/upstream.ts";
+import { type OpenOutcome, type ServerAbout, type Upstream, type UpstreamListener, UpstreamWrapper } from "../server-side/upstream.ts";
 import { guardArguments } from "./argument-guard.ts";
 import { GuardQueue, type PendingChecks } from "./external-guard.ts";
 import { checkedCall, passNotification, passQuestion } from "./message-checks.ts";
@@ -72,10 +70,8 @@ export interface ToolUpstreamOptions {
   readonly clock: Clock;
 }
 
-export class ToolUpstream implements Upstream, UpstreamListener {
-  readonly inner: Upstream;
+export class ToolUpstream extends UpstreamWrapper {
   readonly #env: ToolUpstreamOptions;
-  readonly #user: UpstreamListener;
   /** The tools that match the lock file. Undefined while the server's list is not known. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
   #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
@@ -85,35 +81,18 @@ export class ToolUpstream implements Upstream, UpstreamListener {
   readonly #queue: GuardQueue | undefined;
 
   constructor(env: ToolUpstreamOptions, user: UpstreamListener, make: (user: UpstreamListener) => Upstream) {
+    super(user, make);
     this.#env = env;
-    this.#user = user;
-    this.inner = make(this);
     const { external } = env.settings.resultGuards;
     this.#queue = external && new GuardQueue(external, this.target, this.#checks);
   }
 
-  get target(): Target {
-    return this.inner.target;
-  }
-
-  get about(): ServerAbout | undefined {
+  override get about(): ServerAbout | undefined {
     return this.inner.about && this.#shownAbout(this.inner.about);
   }
 
-  get pendingCalls(): number {
-    return this.inner.pendingCalls + this.#checks.pending;
-  }
-
-  get isBackingOff(): boolean {
-    return this.inner.isBackingOff;
-  }
-
-  get lossReason(): string | undefined {
-    return this.inner.lossReason;
-  }
-
-  get ownsProcess(): boolean {
-    return this.inner.ownsProcess === true;
+  override get pendingCalls(): number {
+    return super.pendingCalls + this.#checks.pending;
   }
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
@@ -160,61 +139,33 @@ export class ToolUpstream implements Upstream, UpstreamListener {
     });
   }
 
-  notify(message: ClientNotification, wire?: WireTap): void {
-    this.inner.notify(message, wire);
-  }
-
-  reconnect(): void {
-    this.inner.reconnect();
-  }
-
-  park(): Promise<void> | undefined {
-    const parked = this.inner.park?.();
+  override park(): Promise<void> | undefined {
+    const parked = super.park();
     if (parked !== undefined) this.#forget();
     return parked;
   }
 
-  sweep(nowMs: number): void {
-    this.inner.sweep(nowMs);
-  }
-
-  pause(): void {
-    this.inner.pause();
-  }
-
-  resume(): void {
-    this.inner.resume();
-  }
-
-  close(): Promise<void> {
+  override close(): Promise<void> {
     this.#queue?.close();
-    return this.inner.close();
+    return super.close();
   }
 
-  detail(): Record<string, unknown> {
-    return this.inner.detail();
-  }
-
-  notified(_inner: Upstream, message: ServerMessage): void {
+  override notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();
     passNotification(message, { guards: this.#env.settings.resultGuards, queue: this.#queue }, (passed) =>
-      this.#user.notified(this, passed),
+      this.user.notified(this, passed),
     );
   }
 
-  asked(_inner: Upstream, question: Question): void {
+  override asked(_inner: Upstream, question: Question): void {
     passQuestion(question, { guards: this.#env.settings.resultGuards, queue: this.#queue }, (passed) =>
-      this.#user.asked(this, passed),
+      this.user.asked(this, passed),
     );
   }
 
-  canDeliverQuestions(): boolean {
-    return this.#user.canDeliverQuestions();
-  }
-
-  lost(_inner: Upstream, loss: ConnectionLoss): void {
+  override lost(_inner: Upstream, loss: ConnectionLoss): void {
     this.#forget();
-    this.#user.lost(this, loss);
+    this.user.lost(this, loss);
   }
 
   #forget(): void {

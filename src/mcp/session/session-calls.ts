@@ -1,13 +1,16 @@
 /**
- * Represents one running request of a legacy client.
+ * Runs the requests of one session and tracks them until their responses are sent.
  */
 
-import type { Linked } from "../../base/linked-list.ts";
+import { type Linked, LinkedList } from "../../base/linked-list.ts";
+import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import type { CelAttributes } from "../../core/cel-attributes.ts";
 import type { McpGuardrails } from "../../core/mcp-guardrails.ts";
 import type { McpAccess } from "../../core/request-attributes.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../http/headers.ts";
+import { find, slice } from "../../json/json-text.ts";
+import type { Router } from "../aggregation/router.ts";
 import {
   type Call,
   type CallHandle,
@@ -18,7 +21,15 @@ import {
   type RoutedTarget,
   type ShadowReporter,
 } from "../protocol/call.ts";
-import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../protocol/json-rpc.ts";
+import {
+  type ClientNotification,
+  type ClientRequest,
+  errorText,
+  INTERNAL_ERROR,
+  INVALID_REQUEST,
+  type ServerMessage,
+  withId,
+} from "../protocol/json-rpc.ts";
 import {
   CANCELLED,
   type CallOutcome,
@@ -30,13 +41,22 @@ import {
 } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
 
+/** Limits the cancellations from other replicas that wait until the session is resumed. Others are dropped. */
+const MAX_WAITING_CANCELLATION_CHARS = 64 * 1024;
+const CALL_METHODS: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
+
 export interface CallSession {
+  readonly isOpening: boolean;
+  readonly router: Router | undefined;
+  readonly general: EventStream;
+  createStream(primeAfterMs?: number, answers?: string): EventStream;
+  callStarted(method: string): void;
+  callFinished(): void;
   ask(question: Question, stream: EventStream): void;
-  finished(call: SessionCall, outcome: CallOutcome): void;
 }
 
 /** The only stream of the HTTP+SSE transport does not end with a response. */
-export const ENDLESS = { left: Number.POSITIVE_INFINITY };
+const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
 export interface CallContext {
   /** The delay before the head of a slow response is sent. */
@@ -48,7 +68,84 @@ export interface CallContext {
   readonly wire: WireTap | undefined;
 }
 
-export class SessionCall implements Call, Linked<SessionCall> {
+export class SessionCalls {
+  readonly #session: CallSession;
+  readonly #running = new LinkedList<SessionCall>();
+  #waitingCancellations: ClientNotification[] = [];
+  count = 0;
+  errorCount = 0;
+
+  constructor(session: CallSession) {
+    this.#session = session;
+  }
+
+  get size(): number {
+    return this.#running.size;
+  }
+
+  request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
+    const stream = this.#session.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
+    stream.attach(sink);
+    const group = { left: requests.length };
+    for (const request of requests) this.#start(new SessionCall(request, this.#session, this, stream, group, context));
+    return stream;
+  }
+
+  /** Runs a request of the HTTP+SSE transport, which sends the response on its only event stream. */
+  requestOnStream(request: ClientRequest, context: CallContext): void {
+    this.#start(new SessionCall(request, this.#session, this, this.#session.general, ENDLESS, context));
+  }
+
+  #start(call: SessionCall): void {
+    this.#running.add(call);
+    this.#session.callStarted(call.request.method);
+    const { router } = this.#session;
+    if (router) call.running = router.run(call);
+    else
+      call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
+  }
+
+  finished(call: SessionCall, { kind }: CallOutcome): void {
+    this.#running.remove(call);
+    if (CALL_METHODS.has(call.request.method)) {
+      this.count += 1;
+      if (kind !== "ok" && kind !== "cancelled") this.errorCount += 1;
+    }
+    this.#session.callFinished();
+  }
+
+  abandon(reason: string): void {
+    this.#running.each((call) => call.abandon(reason));
+  }
+
+  /** Returns false if the session has no such call. */
+  cancel({ params, text }: ClientNotification): boolean {
+    const span = find(text, 0, "params", "requestId");
+    const id = span && slice(text, span);
+    const call = this.#running.find(({ request }) => request.id === id);
+    call?.cancel(typeof params.reason === "string" ? params.reason : undefined);
+    return call !== undefined;
+  }
+
+  /** The canceled call may wait until this session is resumed. It starts before the next event-loop iteration then. */
+  cancelRemotely(message: ClientNotification): void {
+    const waiting = this.#waitingCancellations;
+    const chars = waiting.reduce((sum, { text }) => sum + text.length, message.text.length);
+    if (!this.#session.isOpening) this.cancel(message);
+    else if (chars <= MAX_WAITING_CANCELLATION_CHARS) waiting.push(message);
+  }
+
+  cancelWaiting(): void {
+    const waiting = this.#waitingCancellations;
+    if (waiting.length === 0) return;
+    this.#waitingCancellations = [];
+    setImmediate(() => {
+      for (const message of waiting) this.cancel(message);
+    });
+  }
+}
+
+class SessionCall implements Call, Linked<SessionCall> {
   next: SessionCall | undefined = undefined;
   previous: SessionCall | undefined = undefined;
   readonly request: ClientRequest;
@@ -57,6 +154,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
   readonly access: McpAccess | undefined;
   readonly guardrails: McpGuardrails | undefined;
   readonly #session: CallSession;
+  readonly #calls: SessionCalls;
   readonly #stream: EventStream;
   readonly #group: { left: number };
   readonly #report: CallReport;
@@ -68,6 +166,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
   constructor(
     request: ClientRequest,
     session: CallSession,
+    calls: SessionCalls,
     stream: EventStream,
     group: { left: number },
     { headers, report, wire, access, guardrails }: CallContext,
@@ -78,6 +177,7 @@ export class SessionCall implements Call, Linked<SessionCall> {
     this.access = access;
     this.guardrails = guardrails;
     this.#session = session;
+    this.#calls = calls;
     this.#stream = stream;
     this.#group = group;
     this.#report = report;
@@ -150,6 +250,6 @@ export class SessionCall implements Call, Linked<SessionCall> {
     else if (isLast) this.#stream.last(bytes ?? text);
     else this.#stream.event(bytes ?? text);
     // The session is notified after the response is sent, because a retiring session ends with its last response.
-    this.#session.finished(this, outcome);
+    this.#calls.finished(this, outcome);
   }
 }
