@@ -61,13 +61,13 @@ export const MCP_LIMITS = {
     ["mcp.maxMessageBytes", "a message of a server", "the call fails; a child is stopped"],
     [
       "MAX_DISCARDED_BYTES",
-      "mcp/client-side/read-body.ts",
+      "mcp/client-side/http-request.ts",
       "the part of a larger message that is searched for its id",
       "413 without the id",
     ],
     [
       "MAX_ID_WINDOW_BYTES",
-      "mcp/client-side/read-body.ts",
+      "mcp/client-side/http-request.ts",
       "where the id of a larger message is looked for",
       "413 without the id",
     ],
@@ -261,7 +261,7 @@ export const MCP_LIMITS = {
     ],
     [
       "MAX_WAITING_CANCELLATION_CHARS",
-      "mcp/session/session.ts",
+      "mcp/session/session-calls.ts",
       "cancellations from other replicas that wait until a session is resumed",
       "they are dropped",
     ],

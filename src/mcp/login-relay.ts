@@ -19,8 +19,7 @@ import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../iden
 import { parseForm, requireUnique, serializeForm } from "../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../identity/providers/provider.ts";
 import { readMembers } from "../json/read-json.ts";
-import { RequestRejection } from "./client-side/http-request.ts";
-import { readBody } from "./client-side/read-body.ts";
+import { RequestRejection, readBody } from "./client-side/http-request.ts";
 import { discoverLogin, endpointPlace, type LoginDocuments, learningFetch } from "./logins/oauth-client.ts";
 import { placeName } from "./logins/vault.ts";
 import type { McpConfig } from "./server-side/target-config.ts";

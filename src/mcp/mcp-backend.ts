@@ -5,7 +5,6 @@
  * is logged instead. `backend.ts` loads this file on demand.
  */
 import { peerInput } from "../base/peer-inputs.ts";
-import { nextTurn, SLICED_BYTES } from "../base/sliced-work.ts";
 import type { Backend, BackendEnv, BackendRun, PreparedCall, ResponseReceiver } from "../core/backend.ts";
 import type { CelAttributes } from "../core/cel-attributes.ts";
 import type { ErrorCode } from "../core/errors.ts";
@@ -24,9 +23,8 @@ import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
 import {
   ANY_HOST,
   type ClientAction,
-  checkContentType,
+  type ClientMessages,
   checkNotifications,
-  checkPostHead,
   checkRetained,
   guardOrigin,
   isBatch,
@@ -35,17 +33,14 @@ import {
   legacyOther,
   legacyPost,
   modernPost,
-  parseBody,
   RequestRejection,
-  requireStream,
-  singleMessage,
+  readMessages,
   statelessOther,
   statelessPost,
   trustedHosts,
 } from "./client-side/http-request.ts";
-import { readBody } from "./client-side/read-body.ts";
 import { ownResult } from "./client-side/sessionless-call.ts";
-import { withTraceContext } from "./client-side/trace-context.ts";
+import { requireStream, singleMessage } from "./client-side/sse-request.ts";
 import { compileToolSettingsByTarget, requestSigners, serverLogins, withResolvedPath } from "./compile-targets.ts";
 import { Hub } from "./hub.ts";
 import { type LoginRelay, loginRelay, RelayedCall } from "./login-relay.ts";
@@ -122,11 +117,11 @@ function createBackend(
   const isStateless = ({ headers }: Exchange["request"]): boolean =>
     config.statefulMode === "stateless" && !headers.has("mcp-session-id");
 
-  function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
+  /** Sets the attributes that rules read. A session may use the names from before a reload. */
+  function note(exchange: Exchange, parsed: ClientMessages | undefined, session: Session | undefined): void {
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
     const sessionId = exchange.request.headers.get("mcp-session-id");
-    // A session may use the names from before a reload.
-    const names = hub.sessions.sessionNames(sessionId) ?? hub.names;
+    const names = session?.names ?? hub.names;
     const attributes = mcpAttributes(message, sessionId, names);
     exchange.attributes.mcp = attributes;
     exchange.mcp.isBatch = parsed !== undefined && isBatch(parsed);
@@ -139,7 +134,7 @@ function createBackend(
       });
   }
 
-  function actionOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
+  function actionOf(exchange: Exchange, parsed: ClientMessages): ClientAction {
     const { request } = exchange;
     if (isOldTransport(request)) {
       const session = requireStream(request, (id) => hub.sessions.findStream(id, sessionOwner(exchange)));
@@ -157,53 +152,49 @@ function createBackend(
     return accepted ? { kind: "modern", request: accepted } : { kind: "ignored" };
   }
 
-  /**
-   * Parses a large message in a separate event-loop iteration, because decoding its bytes has already used time in this
-   * one.
-   */
-  function whenDue(exchange: Exchange, text: string): ClientAction | Promise<ClientAction> {
-    return text.length > SLICED_BYTES ? nextTurn().then(() => understand(exchange, text)) : understand(exchange, text);
-  }
-
-  function understand(exchange: Exchange, text: string): ClientAction | Promise<ClientAction> {
-    const parsed = readMessages(exchange, text);
+  function understand(exchange: Exchange, parsed: ClientMessages): ClientAction | Promise<ClientAction> {
     const { access, guardrails, isJudged } = exchange.mcp;
     if (access !== undefined || guardrails !== undefined || isJudged) checkNotifications(parsed);
+    const session = findSession(hub, exchange);
     // With tool search, the attributes describe the called tool instead of `call_tool`.
-    note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
+    note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed), session);
     const toAction = (): ClientAction => {
       const action = checkRetained(actionOf(exchange, parsed), config.maxInitializeBytes);
       return config.toolMode === "all" ? action : unwrappedAction(action);
     };
-    const elsewhere = hub.resumption.foreignSessionId(exchange);
-    if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
-      return hub.resumption
-        .prepare(exchange, elsewhere, hub.clientOf(exchange), parsed)
-        .then((action) => action ?? toAction());
-    return toAction();
+    const isElsewhere =
+      session === undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed);
+    return isElsewhere ? resumed(exchange, parsed, toAction) : toAction();
   }
 
   function understandOther(exchange: Exchange): ClientAction | Promise<ClientAction> {
     const { request } = exchange;
-    note(exchange, undefined);
+    const session = findSession(hub, exchange);
+    note(exchange, undefined, session);
     if (isOldTransport(request)) return { kind: "openStream" };
     if (isStateless(request)) statelessOther(request);
-    const elsewhere = hub.resumption.foreignSessionId(exchange);
-    if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
-      return hub.resumption
-        .prepare(exchange, elsewhere, hub.clientOf(exchange), undefined)
-        .then((action) => action ?? legacyOther(request, finder(hub, exchange)));
-    return legacyOther(request, finder(hub, exchange));
+    const toAction = (): ClientAction => legacyOther(request, finder(hub, exchange));
+    const isElsewhere = session === undefined && (request.method === "GET" || request.method === "DELETE");
+    return isElsewhere ? resumed(exchange, undefined, toAction) : toAction();
+  }
+
+  /** Resumes a session that this process does not have, because another replica opened it or the gateway restarted. */
+  function resumed(
+    exchange: Exchange,
+    parsed: ClientMessages | undefined,
+    toAction: () => ClientAction,
+  ): ClientAction | Promise<ClientAction> {
+    const id = exchange.request.headers.get("mcp-session-id");
+    if (id === undefined) return toAction();
+    return hub.resumption.prepare(exchange, id, hub.clientOf(exchange), parsed).then((action) => action ?? toAction());
   }
 
   function read(exchange: Exchange): ClientAction | Promise<ClientAction> {
-    const { request } = exchange;
-    if (request.method !== "POST") return understandOther(exchange);
-    if (isOldTransport(request)) checkContentType(request);
-    else checkPostHead(request);
-    const body = readBody(exchange, MESSAGE.upTo(config.maxRequestBytes));
-    if (typeof body !== "string") return body.then((text) => whenDue(exchange, text));
-    return understand(exchange, body);
+    if (exchange.request.method !== "POST") return understandOther(exchange);
+    const parsed = readMessages(exchange, MESSAGE.upTo(config.maxRequestBytes));
+    return parsed instanceof Promise
+      ? parsed.then((messages) => understand(exchange, messages))
+      : understand(exchange, parsed);
   }
 
   const prepared = (exchange: Exchange, action: ClientAction): PreparedCall => ({
@@ -269,6 +260,11 @@ function createBackend(
 
 function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
   return { find: (id) => hub.sessions.find(id, sessionOwner(exchange)) };
+}
+
+function findSession(hub: Hub, exchange: Exchange): Session | undefined {
+  const id = exchange.request.headers.get("mcp-session-id");
+  return id === undefined ? undefined : finder(hub, exchange).find(id);
 }
 
 function unwrappedAction(action: ClientAction): ClientAction {
@@ -353,15 +349,6 @@ function empty(call: ResponseReceiver, status: number): BackendRun {
 function tokenLifeMs({ attributes, startedAt }: Exchange): number | undefined {
   const exp = attributes.jwt?.exp;
   return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
-}
-
-function readMessages(exchange: Exchange, text: string): ClientMessage | readonly ClientMessage[] {
-  const parsed = withTraceContext(parseBody(text), exchange.records.spans);
-  const { audit } = exchange.records;
-  if (audit !== undefined)
-    for (const message of isBatch(parsed) ? parsed : [parsed])
-      if (message.kind === "request") audit.asked(message.id, message.method, message.params);
-  return parsed;
 }
 
 const REFUSALS: Readonly<Record<number, ErrorCode>> = {

@@ -34,12 +34,6 @@ export class SessionResumption {
     this.#routers = routers;
   }
 
-  /** Returns the session id of the request unless this process has that session for the same principal. */
-  foreignSessionId({ request, identity }: Exchange): string | undefined {
-    const id = request.headers.get("mcp-session-id");
-    return id === undefined || this.#sessions.find(id, identity.principal) ? undefined : id;
-  }
-
   /**
    * Resolves with the action that replaces the requested one, or with undefined if the caller determines the action.
    */

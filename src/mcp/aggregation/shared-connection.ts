@@ -10,7 +10,15 @@ import { find, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import { editAt } from "../../json/syntax.ts";
 import { unknownMethod } from "../protocol/access.ts";
-import { answerCall, type Call, type CallHandle, failCall, ownCall, type Question, serverFailure } from "../protocol/call.ts";
+import {
+  answerCall,
+  type Call,
+  type CallHandle,
+  failCall,
+  ownCall,
+  type Question,
+  serverFailure,
+} from "../protocol/call.ts";
 import {
   asClientNotification,
   asClientRequest,

@@ -1,15 +1,22 @@
 /**
- * Validates HTTP requests of clients, finds the session, and returns the action that the caller must run. Requests from
- * web pages of other sites (DNS rebinding and cross-site requests) are rejected.
+ * Reads and validates HTTP requests of clients, finds the session, and returns the action that the caller must run. Requests from
+ * web pages of other sites (DNS rebinding and cross-site requests) are rejected. The
+ * rest of an oversized body is discarded up to a second limit, because many clients do not read the response while they
+ * are sending.
  */
+import { isUtf8 } from "node:buffer";
 import { ExpectedError } from "../../base/errors.ts";
 import { readForm } from "../../base/form.ts";
-import { peerInput } from "../../base/peer-inputs.ts";
+import { MemoryExhausted } from "../../base/memory-budget.ts";
+import { type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { escapeControls } from "../../base/safe-text.ts";
+import { nextTurn, SLICED_BYTES } from "../../base/sliced-work.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { StreamedBody } from "../../core/read-body.ts";
 import type { Reply } from "../../core/reply.ts";
 import { isLoopbackPeer } from "../../core/source.ts";
+import { type BodyStream, followBody, readAll } from "../../http/body.ts";
 import { HeaderList } from "../../http/headers.ts";
 import {
   authorityOfOrigin,
@@ -20,6 +27,8 @@ import {
   isOwnOrigin,
   matchesHost,
 } from "../../http/host.ts";
+import { member, slice } from "../../json/json-text.ts";
+import { readJson } from "../../json/read-json.ts";
 import type { ServerError } from "../protocol/call.ts";
 import {
   type ClientMessage,
@@ -30,6 +39,7 @@ import {
   INVALID_PARAMS,
   INVALID_REQUEST,
   JsonRpcProblem,
+  PARSE_ERROR,
   parseClientMessages,
 } from "../protocol/json-rpc.ts";
 import { isNotificationMethod } from "../protocol/message-rules.ts";
@@ -48,6 +58,7 @@ import {
 } from "../protocol/protocol-version.ts";
 import { type EventPlace, parseEventId } from "../session/event-stream.ts";
 import type { Session } from "../session/session.ts";
+import { withTraceContext } from "./trace-context.ts";
 
 /** Host names have no port. `*.example.com` matches all subdomains. */
 interface TrustedHosts {
@@ -90,7 +101,8 @@ function isAllowedOrigin(origin: string, authority: string): boolean {
   return named !== undefined && (isLoopbackHost(named.name) || isOwnOrigin(origin, authority));
 }
 
-const QUERY = peerInput("client/query");
+export const QUERY = peerInput("client/query");
+const ID = peerInput("client/mcp-part");
 
 const MAX_BATCH = 100;
 const MAX_CLIENT_NAME_CHARS = 256;
@@ -98,7 +110,7 @@ const MAX_CLIENT_NAME_CHARS = 256;
 const BYTES_PER_CHAR = 3;
 /** The official SDKs use this code for errors without a JSON-RPC code. */
 const REJECTED = -32000;
-const SESSION_NOT_FOUND = -32001;
+export const SESSION_NOT_FOUND = -32001;
 
 export type ClientAction =
   | { readonly kind: "initialize"; readonly request: ClientRequest }
@@ -153,7 +165,7 @@ interface SessionFinder {
   find(id: string): Session | undefined;
 }
 
-export function checkPostHead(request: GatewayRequest): void {
+function checkPostHead(request: GatewayRequest): void {
   const accept = request.headers.get("accept") ?? "";
   if (!accept.includes("*/*") && !(accept.includes("application/json") && accept.includes("text/event-stream"))) {
     throw new RequestRejection(
@@ -165,7 +177,7 @@ export function checkPostHead(request: GatewayRequest): void {
   checkContentType(request);
 }
 
-export function checkContentType(request: GatewayRequest): void {
+function checkContentType(request: GatewayRequest): void {
   const type = request.headers.get("content-type") ?? "";
   if (!/^application\/json\s*(?:;|$)/i.test(type)) {
     throw new RequestRejection(415, REJECTED, "Unsupported Media Type: the content type must be application/json");
@@ -176,17 +188,126 @@ export function checkContentType(request: GatewayRequest): void {
   }
 }
 
-export function parseBody(text: string): ClientMessage | readonly ClientMessage[] {
+export type ClientMessages = ClientMessage | readonly ClientMessage[];
+
+/** Reads the messages of a POST. Throws `RequestRejection`, or rejects with it, if the request cannot be accepted. */
+export function readMessages(exchange: Exchange, input: PeerInput): ClientMessages | Promise<ClientMessages> {
+  if (isOldTransport(exchange.request)) checkContentType(exchange.request);
+  else checkPostHead(exchange.request);
+  const body = readBody(exchange, input);
+  if (typeof body === "string") return parseBody(exchange, body);
+  return body.then((text) => {
+    // Decoding the bytes of a large message has already used time in this event-loop iteration.
+    return text.length > SLICED_BYTES ? nextTurn().then(() => parseBody(exchange, text)) : parseBody(exchange, text);
+  });
+}
+
+function parseBody(exchange: Exchange, text: string): ClientMessages {
+  const { audit, spans } = exchange.records;
   try {
-    return parseClientMessages(text);
+    const parsed = withTraceContext(parseClientMessages(text), spans);
+    if (audit !== undefined)
+      for (const message of isBatch(parsed) ? parsed : [parsed])
+        if (message.kind === "request") audit.asked(message.id, message.method, message.params);
+    return parsed;
   } catch (error) {
     if (error instanceof JsonRpcProblem) throw new RequestRejection(400, error.code, error.message, { id: error.id });
     throw error;
   }
 }
 
+const RETRY_SECONDS = "5";
+const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
+/** The gateway searches this many bytes at the start and at the end of an oversized message for its id. */
+const MAX_ID_WINDOW_BYTES = 4 * 1024;
+
+/** Throws `RequestRejection`, or rejects with it, if the body cannot be accepted. */
+export function readBody(exchange: Exchange, input: PeerInput): string | Promise<string> {
+  const { body } = exchange.request;
+  const { maxBytes } = input;
+  if (body.kind === "none") return "";
+  if (body.kind === "bytes") return asText(body.bytes, maxBytes);
+  if (body.length !== undefined && body.length > maxBytes + MAX_DISCARDED_BYTES) throw tooLarge(maxBytes, undefined);
+  return readUpTo(exchange, body, input).then((bytes) => {
+    exchange.request.body = { kind: "bytes", bytes };
+    return asText(bytes, maxBytes);
+  });
+}
+
+function asText(bytes: Buffer, maxBytes: number): string {
+  if (bytes.length > maxBytes) throw tooLarge(maxBytes, idIn(window(bytes, "start"), window(bytes, "end")));
+  if (!isUtf8(bytes)) throw new RequestRejection(400, PARSE_ERROR, "Parse error: the body is not valid UTF-8");
+  return bytes.toString("utf8");
+}
+
+async function readUpTo(exchange: Exchange, body: StreamedBody, input: PeerInput): Promise<Buffer> {
+  const { stream, length } = body;
+  const { maxBytes } = input;
+  body.taken = true;
+  try {
+    return await readAll(stream, input, length === undefined || length > maxBytes ? undefined : length, {
+      memory: exchange.bodyReservation(),
+      tooLarge: (kept, chunk) => discardRest(stream, maxBytes, kept, chunk),
+    });
+  } catch (error) {
+    if (!(error instanceof MemoryExhausted)) throw error;
+    throw new RequestRejection(503, REJECTED, "Server error: there is no memory for the message; try again later", {
+      headers: ["retry-after", RETRY_SECONDS],
+    });
+  }
+}
+
+function discardRest(stream: BodyStream, maxBytes: number, kept: Buffer, chunk: Buffer): Promise<never> {
+  const first = Buffer.from(window(Buffer.concat([kept.subarray(0, MAX_ID_WINDOW_BYTES), chunk]), "start"));
+  let last = Buffer.from(window(chunk, "end"));
+  let bytes = kept.length + chunk.length;
+  return new Promise((_resolve, reject) => {
+    const stop = followBody(stream, {
+      data(next) {
+        bytes += next.length;
+        last = Buffer.from(window(Buffer.concat([last, next]), "end"));
+        if (bytes <= maxBytes + MAX_DISCARDED_BYTES) return;
+        stop();
+        stream.pause();
+        reject(tooLarge(maxBytes, idIn(first, Buffer.alloc(0))));
+      },
+      end: () => reject(tooLarge(maxBytes, idIn(first, last))),
+      failed: reject,
+    });
+  });
+}
+
+function tooLarge(maxBytes: number, id: string | undefined): RequestRejection {
+  return new RequestRejection(413, INVALID_REQUEST, `Invalid Request: the message is larger than ${maxBytes} bytes`, {
+    id,
+  });
+}
+
+function window(bytes: Buffer, side: "start" | "end"): Buffer {
+  return side === "start" ? bytes.subarray(0, MAX_ID_WINDOW_BYTES) : bytes.subarray(-MAX_ID_WINDOW_BYTES);
+}
+
+/** Matches the id at the end of the message, where it cannot be inside a string or a nested object. */
+const LAST_MEMBER = /[,{]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d{1,20})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/;
+
+function idIn(first: Buffer, last: Buffer): string | undefined {
+  const text = first.toString("utf8");
+  const found = member(text, 0, "id");
+  const id = found && found.end < text.length ? slice(text, found) : LAST_MEMBER.exec(last.toString("utf8"))?.[1];
+  return id !== undefined && isId(id) ? id : undefined;
+}
+
+function isId(text: string): boolean {
+  try {
+    const value = readJson(ID, text);
+    return typeof value === "string" || typeof value === "number";
+  } catch {
+    return false;
+  }
+}
+
 /** Rejects messages without an id that are not notifications, because authorization could not check them. */
-export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
+export function checkNotifications(parsed: ClientMessages): void {
   for (const message of isBatch(parsed) ? parsed : [parsed])
     if (message.kind === "notification" && !isNotificationMethod(message.method))
       throw new RequestRejection(
@@ -196,11 +317,7 @@ export function checkNotifications(parsed: ClientMessage | readonly ClientMessag
       );
 }
 
-export function legacyPost(
-  request: GatewayRequest,
-  parsed: ClientMessage | readonly ClientMessage[],
-  sessions: SessionFinder,
-): ClientAction {
+export function legacyPost(request: GatewayRequest, parsed: ClientMessages, sessions: SessionFinder): ClientAction {
   if (isBatch(parsed)) return legacyBatch(request, parsed, sessions);
   const id = parsed.kind === "request" ? parsed.id : undefined;
   checkVersionHeader(request, id);
@@ -275,7 +392,7 @@ function refuseRetained({ id }: ClientRequest, problem: string): never {
   throw new RequestRejection(400, INVALID_PARAMS, `Invalid params: ${problem}`, { id });
 }
 
-export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parsed is readonly ClientMessage[] {
+export function isBatch(parsed: ClientMessages): parsed is readonly ClientMessage[] {
   return Array.isArray(parsed);
 }
 
@@ -345,7 +462,7 @@ function checkBatch(messages: readonly ClientMessage[], session: Session): void 
   }
 }
 
-export function statelessPost(parsed: ClientMessage | readonly ClientMessage[]): ClientAction {
+export function statelessPost(parsed: ClientMessages): ClientAction {
   if (isBatch(parsed))
     throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: there are no batches without a session");
   return parsed.kind === "request" ? { kind: "stateless", request: parsed } : { kind: "ignored" };
@@ -359,7 +476,7 @@ export function statelessOther({ method }: GatewayRequest): never {
 }
 
 /** A message is modern if the version header contains a modern version or its `_meta` contains any version. */
-export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
+export function isModern(request: GatewayRequest, message: ClientMessages): boolean {
   if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
   return isBatch(message) ? message.some(claims) : claims(message);
 }
@@ -368,10 +485,7 @@ export function isModern(request: GatewayRequest, message: ClientMessage | reado
  * Returns undefined for a notification, which is accepted and dropped. Throws `RequestRejection` if the message is
  * invalid.
  */
-export function modernPost(
-  request: GatewayRequest,
-  message: ClientMessage | readonly ClientMessage[],
-): ClientRequest | undefined {
+export function modernPost(request: GatewayRequest, message: ClientMessages): ClientRequest | undefined {
   if (isBatch(message))
     throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this protocol version has no batches");
   if (message.kind === "response")
@@ -453,7 +567,7 @@ function readMeta(message: {
     : undefined;
 }
 
-const PARAMETER = "sessionId";
+export const SESSION_PARAMETER = "sessionId";
 
 /**
  * Tells whether the request uses the deprecated HTTP+SSE transport. On a path that ends with `/sse`, a POST without the
@@ -461,25 +575,6 @@ const PARAMETER = "sessionId";
  */
 export function isOldTransport(request: GatewayRequest): boolean {
   if (!request.path.endsWith("/sse")) return false;
-  if (request.method === "POST") return readForm(QUERY, request.query).has(PARAMETER);
+  if (request.method === "POST") return readForm(QUERY, request.query).has(SESSION_PARAMETER);
   return request.method === "GET" && !request.headers.has("mcp-session-id");
-}
-
-/** The path is relative to the origin of the client's request. */
-export function streamEndpoint(request: GatewayRequest, session: Session): string {
-  const query = readForm(QUERY, request.query);
-  query.set(PARAMETER, session.id);
-  return `${request.path}?${query.toString()}`;
-}
-
-export function requireStream(request: GatewayRequest, find: (id: string) => Session | undefined): Session {
-  const session = find(readForm(QUERY, request.query).get(PARAMETER) ?? "");
-  if (session === undefined) throw new RequestRejection(404, SESSION_NOT_FOUND, "Session not found");
-  return session;
-}
-
-export function singleMessage(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage {
-  if (isBatch(parsed))
-    throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");
-  return parsed;
 }

@@ -16,15 +16,17 @@ import {
   LOGIN_REQUIRED,
   serverFailure,
 } from "../protocol/call.ts";
-import {
-  asServerMessage,
-  notificationText,
-  resultText,
-} from "../protocol/json-rpc.ts";
+import { asServerMessage, notificationText, resultText } from "../protocol/json-rpc.ts";
 import { type McpProtocol, MODERN_VERSIONS } from "../protocol/protocol-version.ts";
 import { asModernResult } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
-import { type OpenOutcome, type ServerAbout, type Upstream, type UpstreamListener, UpstreamWrapper } from "../server-side/upstream.ts";
+import {
+  type OpenOutcome,
+  type ServerAbout,
+  type Upstream,
+  type UpstreamListener,
+  UpstreamWrapper,
+} from "../server-side/upstream.ts";
 import type { ServerLogin } from "./server-login.ts";
 
 /** This code asks the client to open the given URLs and to try again (2025-11-25). */

@@ -256,7 +256,14 @@ export function asClientRequest(method: string, params: string): ClientRequest {
 }
 
 export function asClientNotification(method: string): ClientNotification {
-  return { kind: "notification", text: notificationText(method, "{}"), idStart: 0, idEnd: 0, method, params: NO_PARAMS };
+  return {
+    kind: "notification",
+    text: notificationText(method, "{}"),
+    idStart: 0,
+    idEnd: 0,
+    method,
+    params: NO_PARAMS,
+  };
 }
 
 function readMessage(input: PeerInput<"JSON">, text: string): InspectedJson {

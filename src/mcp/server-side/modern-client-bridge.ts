@@ -217,7 +217,11 @@ export class ModernClientBridge {
   #listen(call: Call): CallHandle {
     const asked = requestedFilter(call.request);
     if (asked === undefined)
-      return failCall(call, { code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
+      return failCall(call, {
+        code: INVALID_PARAMS,
+        status: 200,
+        message: 'Invalid params: "notifications" is required',
+      });
     const filter = supportedFilter(asked, this.#about);
     const listener: Subscriber = { call, filter };
     call.notified(asServerMessage(withSubscription(acknowledgement(filter), call.request.id)));

@@ -35,7 +35,7 @@ import { type McpProtocol, SUBSCRIPTION_ID } from "../protocol/protocol-version.
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import { type CallOwner, CallTable, PendingCall } from "./pending-calls.ts";
 import type { Target } from "./target.ts";
-import type { OpenOutcome, ServerAbout, Upstream } from "./upstream.ts";
+import type { ConnectionLoss, OpenOutcome, ServerAbout, Upstream } from "./upstream.ts";
 
 const MAX_WAITING = 1_000;
 const MAX_QUESTIONS = 1_000;
@@ -60,14 +60,6 @@ export interface ConnectionOptions {
     opened: (channel: Channel, started: () => void) => void,
     refused: (reason: string, error: ServerError) => void,
   ): () => void;
-}
-
-export interface ConnectionLoss {
-  /** The reason completes the sentence "target x …". */
-  readonly reason: string;
-  readonly error: ServerError | LoginRequired;
-  readonly failedStarts: number;
-  readonly stderr: readonly string[];
 }
 
 export interface Handshake {
@@ -362,7 +354,7 @@ export abstract class ServerConnection implements Upstream {
     reportDefect: (error) => {
       const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
       const { logger } = this.#options;
-    const target = this.target.name;
+      const target = this.target.name;
       logger.error("cannot handle a message from an MCP server", { target, reason });
     },
   };

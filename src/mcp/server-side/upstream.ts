@@ -10,7 +10,6 @@ import type { Call, CallHandle, LoginRequired, Question, ServerError } from "../
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { aboutKeyProblem } from "../protocol/message-rules.ts";
 import { isModernVersion } from "../protocol/protocol-version.ts";
-import type { ConnectionLoss } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 
 const ABOUT = peerInput("mcp-server/about");
@@ -57,6 +56,14 @@ export interface Upstream {
   resume(): void;
   close(): Promise<void>;
   detail(): Record<string, unknown>;
+}
+
+export interface ConnectionLoss {
+  /** The reason completes the sentence "target x …". */
+  readonly reason: string;
+  readonly error: ServerError | LoginRequired;
+  readonly failedStarts: number;
+  readonly stderr: readonly string[];
 }
 
 export interface UpstreamListener {

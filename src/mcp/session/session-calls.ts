@@ -84,7 +84,10 @@ export class SessionCalls {
   }
 
   request(requests: readonly ClientRequest[], sink: ResponseReceiver, context: CallContext): BackendRun {
-    const stream = this.#session.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
+    const stream = this.#session.createStream(
+      context.primeAfterMs,
+      requests.length === 1 ? requests[0]?.id : undefined,
+    );
     stream.attach(sink);
     const group = { left: requests.length };
     for (const request of requests) this.#start(new SessionCall(request, this.#session, this, stream, group, context));

@@ -12,7 +12,6 @@ import { GatewayError } from "../../core/errors.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Logger } from "../../record/log/logger.ts";
 import { shortSessionId } from "../../record/trace/redact.ts";
-import type { Names } from "../aggregation/names.ts";
 import type { TargetChange } from "../aggregation/router.ts";
 import type { ConnectionDetail } from "../server-side/server-state.ts";
 import type { UpstreamDrain, UpstreamHolder } from "../server-side/upstream.ts";
@@ -281,10 +280,6 @@ export class SessionStore implements SessionHost {
 
   connectionDetails(): readonly ConnectionDetail[] {
     return [...this.#holders.keys()].flatMap(({ upstreams }) => upstreams.map((upstream) => upstream.detail()));
-  }
-
-  sessionNames(id: string | undefined): Names | undefined {
-    return id === undefined ? undefined : this.#sessions.get(id)?.names;
   }
 
   /** Ends subscriptions and, in sessions without pending calls, the general streams. Calls in flight continue. */

@@ -6,7 +6,14 @@ import type { BackendRun, ResponseReceiver } from "../../core/backend.ts";
 import { sendJson } from "../aggregation/router.ts";
 import { errorText, INTERNAL_ERROR } from "../protocol/json-rpc.ts";
 import type { SessionPeers } from "../replicas/session-peers.ts";
-import { EventLog, type EventPlace, EventStream, eventSuffix, type Heartbeats, type StreamOwner } from "./event-stream.ts";
+import {
+  EventLog,
+  type EventPlace,
+  EventStream,
+  eventSuffix,
+  type Heartbeats,
+  type StreamOwner,
+} from "./event-stream.ts";
 
 const GENERAL_STREAM = 0;
 const LOST = "the rest of this response is no longer available, or the gateway was restarted; send the request again";

@@ -141,9 +141,7 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Of
   for (let page = 0; page < MAX_INSPECTED_PAGES; page++) {
     const request = asClientRequest("tools/list", JSON.stringify(cursor === undefined ? {} : { cursor }));
     const answer = await new Promise<ServerMessage>((resolve, reject) => {
-      upstream.call(
-        ownCall(request, { answered: resolve, failed: ({ message }) => reject(new Error(message)) }),
-      );
+      upstream.call(ownCall(request, { answered: resolve, failed: ({ message }) => reject(new Error(message)) }));
     });
     const problem = finish(listProblem(request, answer, target.name));
     if (problem || answer.kind !== "result")

@@ -38,7 +38,13 @@ import { itemName, type ListItem, type ListMembers, readListContent } from "../p
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
 import { copyEnvelope } from "../server-side/modern-envelope.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
-import { type OpenOutcome, type ServerAbout, type Upstream, type UpstreamListener, UpstreamWrapper } from "../server-side/upstream.ts";
+import {
+  type OpenOutcome,
+  type ServerAbout,
+  type Upstream,
+  type UpstreamListener,
+  UpstreamWrapper,
+} from "../server-side/upstream.ts";
 import { guardArguments } from "./argument-guard.ts";
 import { GuardQueue, type PendingChecks } from "./external-guard.ts";
 import { checkedCall, passNotification, passQuestion } from "./message-checks.ts";
