@@ -314,11 +314,11 @@ export const MCP_LIMITS = {
     ["KEPT_MS", "mcp/session/event-stream.ts", "their age", "dropped"],
     [
       "MAX_SUSPENDED",
-      "mcp/server-side/modern-client-bridge.ts",
+      "mcp/server-side/client-2026-bridge.ts",
       "calls that wait for their client to come back",
       "the call fails",
     ],
-    ["MAX_SUSPENDED_MS", "mcp/server-side/modern-client-bridge.ts", "how long they wait", "the call is aborted"],
+    ["MAX_SUSPENDED_MS", "mcp/server-side/client-2026-bridge.ts", "how long they wait", "the call is aborted"],
     [
       "MAX_PAGES",
       "mcp/aggregation/name-index.ts",
@@ -380,7 +380,7 @@ export const MCP_LIMITS = {
       "the part of a failed call's body that is read",
       "cut",
     ],
-    ["MAX_INPUTS", "mcp/server-side/legacy-client-bridge.ts", "questions of one round", "the call fails"],
+    ["MAX_INPUTS", "mcp/server-side/client-2025-bridge.ts", "questions of one round", "the call fails"],
     [
       "MAX_POSTS",
       "mcp/transports/sse-transport.ts",
@@ -393,7 +393,7 @@ export const MCP_LIMITS = {
       "how long a server's request waits for the response of a client with a session",
       "the request is canceled; error -32603 to the server, or to the client if the server uses 2026-07-28",
     ],
-    ["MAX_ROUNDS", "mcp/server-side/legacy-client-bridge.ts", "rounds of questions in one call", "the call fails"],
+    ["MAX_ROUNDS", "mcp/server-side/client-2025-bridge.ts", "rounds of questions in one call", "the call fails"],
     ["MAX_RESOURCES", "mcp/server-side/subscription-filter.ts", "resources of one subscription", "the rest is ignored"],
     [
       "MAX_TOOLS",

@@ -302,13 +302,13 @@ export const RUNNING_LIMITS = {
     ],
     [
       "MAX_SUBSCRIPTIONS",
-      "mcp/server-side/legacy-upstream.ts",
+      "mcp/server-side/upstream-2025.ts",
       "subscriptions of a session at one server",
       "not made again after a restart of the server",
     ],
     [
       "MAX_SUBSCRIPTION_CHARS",
-      "mcp/server-side/legacy-upstream.ts",
+      "mcp/server-side/upstream-2025.ts",
       "the parameters of one of them",
       "not made again after a restart of the server",
     ],

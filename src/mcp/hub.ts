@@ -14,7 +14,7 @@ import type { TlsOptions } from "../http/http-client.ts";
 import { find, slice } from "../json/json-text.ts";
 import type { Names } from "./aggregation/names.ts";
 import { type BackendServices, BackendState, type CompiledTargets, namesFor } from "./backend-state.ts";
-import { asModernRequest, runSessionless, type SessionlessServices } from "./client-side/sessionless-call.ts";
+import { asRequest2026, runSessionless, type SessionlessServices } from "./client-side/sessionless-call.ts";
 import { streamEndpoint } from "./client-side/sse-request.ts";
 import type { ClientRequest } from "./protocol/json-rpc.ts";
 import { TaskRecords } from "./replicas/task-records.ts";
@@ -174,7 +174,7 @@ export class Hub {
   initialize(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
-    const router = this.#routers.legacy(session, request, exchange.request.headers);
+    const router = this.#routers.for2025(session, request, exchange.request.headers);
     return session.open(router, request, sink, report, sink, exchange.mcp.guardrails);
   }
 
@@ -191,10 +191,10 @@ export class Hub {
     wire: WireTap | undefined,
     guardrails: McpGuardrails | undefined,
   ): void {
-    session.openOnStream(this.#routers.legacy(session, request, headers), request, report, wire, guardrails);
+    session.openOnStream(this.#routers.for2025(session, request, headers), request, report, wire, guardrails);
   }
 
-  serveModern(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
+  serve2026(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
     return runSessionless(
       this.#group(request, exchange),
       { request, sent: request },
@@ -205,7 +205,7 @@ export class Hub {
   }
 
   serveStateless(request: ClientRequest, exchange: Exchange, sink: ResponseReceiver, report: CallReport): BackendRun {
-    const sent = asModernRequest(request);
+    const sent = asRequest2026(request);
     return runSessionless(
       this.#group(sent, exchange),
       { request, sent },
@@ -284,20 +284,20 @@ export class Hub {
   }
 
   /**
-   * Unless all servers are known to be modern, the key includes the client's name and capabilities, because a legacy
+   * Unless all servers are known to speak 2026-07-28, the key includes the client's name and capabilities, because a 2025
    * server receives them in `initialize`.
    */
   #group(request: ClientRequest, exchange: Exchange): ClientGroup {
     const owner = clientGroupOwner(exchange, this.#forwarded);
     const identity = clientIdentity(request);
-    const isModern = (): boolean =>
-      this.targets.every(({ config, speaksModern }) => config.shared || speaksModern === true);
-    const key = isModern() ? owner : `${owner}\n${digest(`${identity.clientInfo}\n${identity.capabilities}`)}`;
+    const is2026 = (): boolean =>
+      this.targets.every(({ config, speaks2026 }) => config.shared || speaks2026 === true);
+    const key = is2026() ? owner : `${owner}\n${digest(`${identity.clientInfo}\n${identity.capabilities}`)}`;
     const known = this.sessions.group(key);
     if (known) return known;
     const group = this.sessions.createGroup(key, owner, this.clientOf(exchange), identity.envelope.length);
-    group.open(this.#routers.modern(group, identity, exchange.request.headers), () => {
-      if (isModern()) this.sessions.addGroupKey(group, owner);
+    group.open(this.#routers.for2026(group, identity, exchange.request.headers), () => {
+      if (is2026()) this.sessions.addGroupKey(group, owner);
     });
     return group;
   }

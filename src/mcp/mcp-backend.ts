@@ -28,11 +28,11 @@ import {
   checkRetained,
   guardOrigin,
   isBatch,
-  isModern,
+  is2026,
   isOldTransport,
-  legacyOther,
-  legacyPost,
-  modernPost,
+  other2025,
+  post2025,
+  post2026,
   RequestRejection,
   readMessages,
   statelessOther,
@@ -146,10 +146,10 @@ function createBackend(
         });
       return { kind: "streamMessage", session, message };
     }
-    if (!isModern(request, parsed))
-      return isStateless(request) ? statelessPost(parsed) : legacyPost(request, parsed, finder(hub, exchange));
-    const accepted = modernPost(request, parsed);
-    return accepted ? { kind: "modern", request: accepted } : { kind: "ignored" };
+    if (!is2026(request, parsed))
+      return isStateless(request) ? statelessPost(parsed) : post2025(request, parsed, finder(hub, exchange));
+    const accepted = post2026(request, parsed);
+    return accepted ? { kind: "2026", request: accepted } : { kind: "ignored" };
   }
 
   function understand(exchange: Exchange, parsed: ClientMessages): ClientAction | Promise<ClientAction> {
@@ -163,7 +163,7 @@ function createBackend(
       return config.toolMode === "all" ? action : unwrappedAction(action);
     };
     const isElsewhere =
-      session === undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed);
+      session === undefined && !isOldTransport(exchange.request) && !is2026(exchange.request, parsed);
     return isElsewhere ? resumed(exchange, parsed, toAction) : toAction();
   }
 
@@ -173,7 +173,7 @@ function createBackend(
     note(exchange, undefined, session);
     if (isOldTransport(request)) return { kind: "openStream" };
     if (isStateless(request)) statelessOther(request);
-    const toAction = (): ClientAction => legacyOther(request, finder(hub, exchange));
+    const toAction = (): ClientAction => other2025(request, finder(hub, exchange));
     const isElsewhere = session === undefined && (request.method === "GET" || request.method === "DELETE");
     return isElsewhere ? resumed(exchange, undefined, toAction) : toAction();
   }
@@ -273,7 +273,7 @@ function unwrappedAction(action: ClientAction): ClientAction {
       return { ...action, requests: action.requests.map(unwrappedCall) };
     case "streamMessage":
       return { ...action, message: unwrappedMessage(action.message) };
-    case "modern":
+    case "2026":
       return { ...action, request: unwrappedCall(action.request) };
     default:
       return action;
@@ -321,8 +321,8 @@ function runAction(
         hub.initializeStream(action.session, action.message, headers, report, call, guardrails);
       else action.session.calls.requestOnStream(action.message, context);
       return empty(call, 202);
-    case "modern":
-      return hub.serveModern(action.request, exchange, call, report);
+    case "2026":
+      return hub.serve2026(action.request, exchange, call, report);
     case "stateless": {
       const own = ownResult(action.request);
       if (own === undefined) return hub.serveStateless(action.request, exchange, call, report);

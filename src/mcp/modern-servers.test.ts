@@ -56,7 +56,7 @@ test("a server of both eras that starts slowly is not restarted and gets no lega
   await clock.advance(29_999);
   writeFileSync(gate, "");
   assert.equal(await calling, "This is a simple text response for testing.");
-  assert.equal(slow.hub.targets[0]?.speaksModern, true);
+  assert.equal(slow.hub.targets[0]?.speaks2026, true);
   const lines = readFileSync(received, "utf8").trim().split("\n");
   const messages = lines.filter((line) => line !== "started").map((line) => JSON.parse(line).method);
   assert.deepEqual(messages.slice(0, 2), ["server/discover", "ping"]);

@@ -8,7 +8,7 @@ import { AggregateRouter } from "./aggregation/aggregate-router.ts";
 import { sharedInterceptors, singleTargetInterceptors } from "./aggregation/interceptors.ts";
 import { GATEWAY_INFO } from "./aggregation/merge-responses.ts";
 import { type AddUpstream, type Router, SingleRouter } from "./aggregation/router.ts";
-import { ModernSharedUpstream, SharedConnection } from "./aggregation/shared-connection.ts";
+import { SharedUpstream2026, SharedConnection } from "./aggregation/shared-connection.ts";
 import { SearchRouter } from "./aggregation/tool-search.ts";
 import type { BackendState } from "./backend-state.ts";
 import { LoginUpstream } from "./logins/login-upstream.ts";
@@ -17,15 +17,15 @@ import type { ClientRequest } from "./protocol/json-rpc.ts";
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
-  LATEST_MODERN,
+  LATEST_2026,
   type McpProtocol,
   PROTOCOL_VERSION,
 } from "./protocol/protocol-version.ts";
 import { createRetryRelays, type RetryRelays } from "./replicas/retry-relay.ts";
 import type { SessionReplication } from "./replicas/session-peers.ts";
 import type { ClientTasks, TaskRecords } from "./replicas/task-records.ts";
-import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
-import { type ClientIdentity, ModernUpstream } from "./server-side/modern-upstream.ts";
+import { Upstream2025 } from "./server-side/upstream-2025.ts";
+import { type ClientIdentity, Upstream2026 } from "./server-side/upstream-2026.ts";
 import type { ConnectionOptions } from "./server-side/server-connection.ts";
 import type { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
@@ -58,47 +58,47 @@ export class RouterFactory {
     return this.#relays.suspendedCalls;
   }
 
-  legacy(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
+  for2025(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
     // Targets that a reload adds get these headers.
     const kept = this.#state.wantsHeaders ? headers : undefined;
     const version = String(initialize.params.protocolVersion);
     const make = (target: Target, from: HeaderList | undefined): Upstream =>
-      this.#loggedIn(target, session, "legacy", version, session, (own, link) =>
+      this.#loggedIn(target, session, "2025", version, session, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
             ? this.#shared(target).addUpstream(user, version)
-            : new LegacyUpstream(target, link, initialize, user, from),
+            : new Upstream2025(target, link, initialize, user, from),
         ),
       );
     const late: AddUpstream = (target, before) => {
       const upstream = make(target, kept);
       const own = unwrapUpstream(upstream);
-      if (own instanceof LegacyUpstream) own.join(before && unwrapUpstream(before));
+      if (own instanceof Upstream2025) own.join(before && unwrapUpstream(before));
       else upstream.open(() => undefined);
       return upstream;
     };
     const upstreams = this.#state.targets.map((target) => make(target, headers));
     const tasks = this.#tasks.client(session.owner ?? `session:${session.id}`);
-    return this.#router(upstreams, "legacy", tasks, session.peers.settings, late, (upstream) =>
+    return this.#router(upstreams, "2025", tasks, session.peers.settings, late, (upstream) =>
       session.arrived(upstream),
     );
   }
 
-  modern(group: ClientGroup, identity: ClientIdentity, headers: HeaderList): Router {
+  for2026(group: ClientGroup, identity: ClientIdentity, headers: HeaderList): Router {
     const { clock } = this.#state.services;
     const token = (): string => this.#ids.hex(16);
     const startWaitMs = (): number => this.#state.config.startWait;
     const upstreams = this.#state.targets.map((target) => {
       const relay = this.#relays.relay(target, group.owner);
-      return this.#loggedIn(target, group, "modern", LATEST_MODERN, group, (own, link) =>
+      return this.#loggedIn(target, group, "2026", LATEST_2026, group, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
-            ? new ModernSharedUpstream(this.#shared(target), { clock, token, relay }, user)
-            : new ModernUpstream(target, { link, clock, token, relay, startWaitMs }, identity, user, headers),
+            ? new SharedUpstream2026(this.#shared(target), { clock, token, relay }, user)
+            : new Upstream2026(target, { link, clock, token, relay, startWaitMs }, identity, user, headers),
         ),
       );
     });
-    return this.#router(upstreams, "modern", this.#tasks.client(group.owner), undefined, neverLate, () => undefined);
+    return this.#router(upstreams, "2026", this.#tasks.client(group.owner), undefined, neverLate, () => undefined);
   }
 
   /** Forgets a removed target and returns its shared connection, which the caller must end. */
@@ -213,6 +213,6 @@ export function clientIdentity(request: ClientRequest): ClientIdentity {
   const meta = request.params._meta as Record<string, unknown>;
   const clientInfo = JSON.stringify(meta[CLIENT_INFO] ?? GATEWAY_INFO);
   const capabilities = JSON.stringify(meta[CLIENT_CAPABILITIES] ?? {});
-  const envelope = `${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_INFO)}:${clientInfo},${JSON.stringify(CLIENT_CAPABILITIES)}:${capabilities}`;
+  const envelope = `${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_2026}",${JSON.stringify(CLIENT_INFO)}:${clientInfo},${JSON.stringify(CLIENT_CAPABILITIES)}:${capabilities}`;
   return { envelope, clientInfo, capabilities };
 }

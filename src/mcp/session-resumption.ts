@@ -1,5 +1,5 @@
 /**
- * Resumes legacy sessions from their records, for example after a restart or on another replica.
+ * Resumes 2025 sessions from their records, for example after a restart or on another replica.
  */
 
 import type { Exchange } from "../core/exchange.ts";
@@ -14,7 +14,7 @@ import {
 } from "./protocol/json-rpc.ts";
 import { notifyReplicas } from "./replicas/session-peers.ts";
 import { type RouterFactory, unwrapUpstream } from "./router-factory.ts";
-import { LegacyUpstream } from "./server-side/legacy-upstream.ts";
+import { Upstream2025 } from "./server-side/upstream-2025.ts";
 import type { SessionRecords } from "./session/session-records.ts";
 import type { SessionClient, SessionStore } from "./session/session-store.ts";
 
@@ -102,10 +102,10 @@ export class SessionResumption {
     if (known === undefined) return "unknown";
     const session = this.#sessions.adopt(id, known, client);
     const request = asClientRequest("initialize", known.params);
-    const router = this.#routers.legacy(session, request, headers);
+    const router = this.#routers.for2025(session, request, headers);
     // The client is assumed to have sent `notifications/initialized` before.
     for (const upstream of router.upstreams.map(unwrapUpstream))
-      if (upstream instanceof LegacyUpstream) upstream.join(undefined);
+      if (upstream instanceof Upstream2025) upstream.join(undefined);
     // The session subscribes before it reads the stored settings, so that it misses no change from another replica.
     await session.joinReplicas();
     const failure = await session.resume(router, request);

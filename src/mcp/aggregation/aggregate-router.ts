@@ -26,8 +26,8 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { type McpProtocol, MODERN_VERSIONS, REMOVED_METHODS } from "../protocol/protocol-version.ts";
-import { modernResult } from "../server-side/modern-envelope.ts";
+import { type McpProtocol, VERSIONS_2026, REMOVED_METHODS } from "../protocol/protocol-version.ts";
+import { result2026 } from "../server-side/envelope-2026.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type AggregateSubscription, discoverResult, subscribeToAll } from "./aggregate-subscription.ts";
 import { accessInterceptor } from "./interceptors.ts";
@@ -94,7 +94,7 @@ export class AggregateRouter implements Router {
 
   run(call: Call): CallHandle {
     const { method } = call.request;
-    const isRemoved = this.#options.protocol === "modern" && REMOVED_METHODS.has(method);
+    const isRemoved = this.#options.protocol === "2026" && REMOVED_METHODS.has(method);
     const about = isRemoved ? undefined : addressedItem(call.request);
     // The processors get the name that the target uses.
     if (about) return this.#named(call, about);
@@ -104,7 +104,7 @@ export class AggregateRouter implements Router {
 
   #run(call: Call): CallHandle {
     const { method } = call.request;
-    if (this.#options.protocol === "modern") {
+    if (this.#options.protocol === "2026") {
       if (method === "server/discover") return this.#discover(call);
       if (method === "subscriptions/listen") return this.#listen(call);
       if (REMOVED_METHODS.has(method)) return failCall(call, unknownMethod(method));
@@ -189,7 +189,7 @@ export class AggregateRouter implements Router {
     );
     return this.#answer(
       call,
-      discoverResult(this.#capabilities(abouts), mergeInstructions(abouts, failed), MODERN_VERSIONS),
+      discoverResult(this.#capabilities(abouts), mergeInstructions(abouts, failed), VERSIONS_2026),
     );
   }
 
@@ -285,12 +285,12 @@ export class AggregateRouter implements Router {
 
   #answer(call: Call, result: string): CallHandle {
     const message = asResult(result);
-    if (this.#options.protocol !== "modern") call.answered(message);
+    if (this.#options.protocol !== "2026") call.answered(message);
     else
       runMessageSteps(
         message,
-        () => modernResult(message, call.request.method, GATEWAY_INFO),
-        (modern) => call.answered(modern),
+        () => result2026(message, call.request.method, GATEWAY_INFO),
+        (result) => call.answered(result),
         (failure) => call.failed(failure),
       );
     return NO_CALL;

@@ -1,5 +1,5 @@
 /**
- * Implements one subscription of a modern client to several targets. Each target receives its share of the filter. The
+ * Implements one subscription of a 2026-07-28 client to several targets. Each target receives its share of the filter. The
  * acknowledgments are merged, and notifications carry the names and the subscription id that the client uses.
  */
 
@@ -15,7 +15,7 @@ import {
   notificationText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { withSubscription } from "../server-side/modern-envelope.ts";
+import { withSubscription } from "../server-side/envelope-2026.ts";
 import {
   acknowledgement,
   isEmpty,

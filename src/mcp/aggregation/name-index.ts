@@ -12,7 +12,7 @@ import { deniedName, LISTS, unknownName } from "../protocol/access.ts";
 import { type Call, type CallHandle, failCall, forwardedCall, LateCall, ownCall, runSteps } from "../protocol/call.ts";
 import { asClientRequest } from "../protocol/json-rpc.ts";
 import { itemName, readListContent } from "../protocol/list-content.ts";
-import { copyEnvelope } from "../server-side/modern-envelope.ts";
+import { copyEnvelope } from "../server-side/envelope-2026.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { requestAll, type TargetResponse, totalChars } from "./merge-responses.ts";
 

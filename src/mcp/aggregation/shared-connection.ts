@@ -27,10 +27,10 @@ import {
   edited,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { LATEST_LEGACY } from "../protocol/protocol-version.ts";
+import { LATEST_2025 } from "../protocol/protocol-version.ts";
 import type { RetryRelay } from "../replicas/retry-relay.ts";
-import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
-import { ModernClientBridge } from "../server-side/modern-client-bridge.ts";
+import { Upstream2025 } from "../server-side/upstream-2025.ts";
+import { Client2026Bridge } from "../server-side/client-2026-bridge.ts";
 import type { ConnectionLoss, ConnectionOptions } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import {
@@ -55,7 +55,7 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder {
   readonly target: Target;
   lastUsedMs: number;
   readonly #env: SharedConnectionOptions;
-  readonly #upstream: LegacyUpstream;
+  readonly #upstream: Upstream2025;
   readonly #upstreams = new Set<SharedUpstream>();
   #state: "new" | "opening" | "open" = "new";
   #outcome: OpenOutcome | undefined = undefined;
@@ -66,8 +66,8 @@ export class SharedConnection implements UpstreamListener, UpstreamHolder {
     this.target = target;
     this.#env = env;
     this.lastUsedMs = env.nowMs();
-    const params = { protocolVersion: LATEST_LEGACY, capabilities: {}, clientInfo: GATEWAY_INFO };
-    this.#upstream = new LegacyUpstream(
+    const params = { protocolVersion: LATEST_2025, capabilities: {}, clientInfo: GATEWAY_INFO };
+    this.#upstream = new Upstream2025(
       target,
       env.link,
       asClientRequest("initialize", JSON.stringify(params)),
@@ -292,7 +292,7 @@ export class SharedUpstream implements Upstream {
   }
 
   /**
-   * The server was initialized with the latest legacy version, so a client that requested an older version receives
+   * The server was initialized with the latest 2025 version, so a client that requested an older version receives
    * that version.
    */
   #negotiated(answer: ServerMessage, about: ServerAbout): OpenOutcome {
@@ -308,29 +308,29 @@ export class SharedUpstream implements Upstream {
   }
 }
 
-export interface ModernSharedOptions {
+export interface SharedUpstream2026Options {
   readonly clock: Clock;
   readonly relay: RetryRelay | undefined;
   token(): string;
 }
 
-export class ModernSharedUpstream extends UpstreamWrapper {
-  readonly #env: ModernSharedOptions;
-  #legacy: ModernClientBridge | undefined = undefined;
+export class SharedUpstream2026 extends UpstreamWrapper {
+  readonly #env: SharedUpstream2026Options;
+  #bridge: Client2026Bridge | undefined = undefined;
 
-  constructor(server: SharedConnection, env: ModernSharedOptions, user: UpstreamListener) {
-    super(user, (own) => server.addUpstream(own, LATEST_LEGACY));
+  constructor(server: SharedConnection, env: SharedUpstream2026Options, user: UpstreamListener) {
+    super(user, (own) => server.addUpstream(own, LATEST_2025));
     this.#env = env;
   }
 
   override get pendingCalls(): number {
-    return (this.#legacy?.suspendedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
+    return (this.#bridge?.suspendedCalls ?? 0) + (this.#bridge?.hasListeners === true ? 1 : 0);
   }
 
   open(done: (outcome: OpenOutcome) => void): void {
     this.inner.open((outcome) => {
       if (outcome.ok) {
-        this.#legacy ??= new ModernClientBridge(outcome.about, {
+        this.#bridge ??= new Client2026Bridge(outcome.about, {
           call: (call) => this.inner.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,
@@ -342,25 +342,25 @@ export class ModernSharedUpstream extends UpstreamWrapper {
   }
 
   call(call: Call): CallHandle {
-    if (this.#legacy) return this.#legacy.call(call);
+    if (this.#bridge) return this.#bridge.call(call);
     return failCall(call, serverFailure(`target "${this.target.name}" is not ready`, "overloaded"));
   }
 
   override sweep(nowMs: number): void {
-    this.#legacy?.sweep(nowMs);
+    this.#bridge?.sweep(nowMs);
   }
 
   override close(): Promise<void> {
-    this.#legacy?.close();
+    this.#bridge?.close();
     return super.close();
   }
 
   override notified(_inner: Upstream, message: ServerMessage): void {
-    this.#legacy?.notified(message);
+    this.#bridge?.notified(message);
   }
 
   override asked(_inner: Upstream, question: Question): void {
-    this.#legacy?.asked(question);
+    this.#bridge?.asked(question);
   }
 
   override canDeliverQuestions(): boolean {
@@ -368,6 +368,6 @@ export class ModernSharedUpstream extends UpstreamWrapper {
   }
 
   override lost(): void {
-    this.#legacy?.endSubscriptions();
+    this.#bridge?.endSubscriptions();
   }
 }

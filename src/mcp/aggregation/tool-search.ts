@@ -30,7 +30,7 @@ import {
 } from "../protocol/json-rpc.ts";
 import { isName } from "../protocol/message-rules.ts";
 import type { McpProtocol } from "../protocol/protocol-version.ts";
-import { asModernResult, copyEnvelope } from "../server-side/modern-envelope.ts";
+import { asResult2026, copyEnvelope } from "../server-side/envelope-2026.ts";
 import type { Upstream } from "../server-side/upstream.ts";
 import { errorToFailure, FAILED_TARGETS, GATEWAY_INFO } from "./merge-responses.ts";
 import type { Names } from "./names.ts";
@@ -168,7 +168,7 @@ export class SearchRouter implements Router {
     const message = asServerMessage(resultText("0", result));
     return answerCall(
       call,
-      this.#protocol === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message,
+      this.#protocol === "2026" ? asResult2026(message, call.request.method, GATEWAY_INFO) : message,
     );
   }
 }

@@ -49,10 +49,10 @@ import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
   HEADER_MISMATCH,
-  isLegacyVersion,
-  isModernVersion,
-  LEGACY_VERSIONS,
-  MODERN_VERSIONS,
+  is2025Version,
+  is2026Version,
+  VERSIONS_2025,
+  VERSIONS_2026,
   PROTOCOL_VERSION,
   UNSUPPORTED_VERSION,
 } from "../protocol/protocol-version.ts";
@@ -132,8 +132,8 @@ export type ClientAction =
   /** Only the HTTP+SSE transport uses the next two actions. */
   | { readonly kind: "openStream" }
   | { readonly kind: "streamMessage"; readonly session: Session; readonly message: ClientMessage }
-  | { readonly kind: "modern"; readonly request: ClientRequest }
-  /** The client sent a legacy request without a session (`statefulMode: stateless`). */
+  | { readonly kind: "2026"; readonly request: ClientRequest }
+  /** The client sent a 2025 request without a session (`statefulMode: stateless`). */
   | { readonly kind: "stateless"; readonly request: ClientRequest }
   | { readonly kind: "ignored" };
 
@@ -317,8 +317,8 @@ export function checkNotifications(parsed: ClientMessages): void {
       );
 }
 
-export function legacyPost(request: GatewayRequest, parsed: ClientMessages, sessions: SessionFinder): ClientAction {
-  if (isBatch(parsed)) return legacyBatch(request, parsed, sessions);
+export function post2025(request: GatewayRequest, parsed: ClientMessages, sessions: SessionFinder): ClientAction {
+  if (isBatch(parsed)) return batch2025(request, parsed, sessions);
   const id = parsed.kind === "request" ? parsed.id : undefined;
   checkVersionHeader(request, id);
   if (parsed.kind === "request" && parsed.method === "initialize") {
@@ -332,7 +332,7 @@ export function legacyPost(request: GatewayRequest, parsed: ClientMessages, sess
     : { kind: "notes", session, notes: [parsed] };
 }
 
-function legacyBatch(
+function batch2025(
   request: GatewayRequest,
   messages: readonly ClientMessage[],
   sessions: SessionFinder,
@@ -353,7 +353,7 @@ export function checkRetained(action: ClientAction, maxBytes: number): ClientAct
   if (action.kind === "initialize") checkInitialize(action.request, maxBytes);
   else if (action.kind === "streamMessage" && action.message.kind === "request") {
     if (action.message.method === "initialize") checkInitialize(action.message, maxBytes);
-  } else if (action.kind === "modern" || action.kind === "stateless") checkClientMeta(action.request, maxBytes);
+  } else if (action.kind === "2026" || action.kind === "stateless") checkClientMeta(action.request, maxBytes);
   return action;
 }
 
@@ -396,7 +396,7 @@ export function isBatch(parsed: ClientMessages): parsed is readonly ClientMessag
   return Array.isArray(parsed);
 }
 
-export function legacyOther(request: GatewayRequest, sessions: SessionFinder): ClientAction {
+export function other2025(request: GatewayRequest, sessions: SessionFinder): ClientAction {
   if (request.method !== "GET" && request.method !== "DELETE") {
     throw new RequestRejection(405, REJECTED, "Method not allowed", { headers: ["allow", "GET, POST, DELETE"] });
   }
@@ -415,14 +415,14 @@ export function legacyOther(request: GatewayRequest, sessions: SessionFinder): C
 
 function checkVersionHeader(request: GatewayRequest, id: string | undefined): void {
   const version = request.headers.get("mcp-protocol-version");
-  if (version === undefined || isLegacyVersion(version) || isModernVersion(version)) return;
+  if (version === undefined || is2025Version(version) || is2026Version(version)) return;
   throw new RequestRejection(
     400,
     UNSUPPORTED_VERSION,
     `Bad Request: unsupported protocol version: ${version.slice(0, 40)}`,
     {
       id,
-      data: { supported: LEGACY_VERSIONS, requested: version.slice(0, 40) },
+      data: { supported: VERSIONS_2025, requested: version.slice(0, 40) },
     },
   );
 }
@@ -475,9 +475,9 @@ export function statelessOther({ method }: GatewayRequest): never {
   });
 }
 
-/** A message is modern if the version header contains a modern version or its `_meta` contains any version. */
-export function isModern(request: GatewayRequest, message: ClientMessages): boolean {
-  if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
+/** A message follows 2026-07-28 if the version header contains a 2026-07-28 version or its `_meta` contains any version. */
+export function is2026(request: GatewayRequest, message: ClientMessages): boolean {
+  if (is2026Version(request.headers.get("mcp-protocol-version") ?? "")) return true;
   return isBatch(message) ? message.some(claims) : claims(message);
 }
 
@@ -485,7 +485,7 @@ export function isModern(request: GatewayRequest, message: ClientMessages): bool
  * Returns undefined for a notification, which is accepted and dropped. Throws `RequestRejection` if the message is
  * invalid.
  */
-export function modernPost(request: GatewayRequest, message: ClientMessages): ClientRequest | undefined {
+export function post2026(request: GatewayRequest, message: ClientMessages): ClientRequest | undefined {
   if (isBatch(message))
     throw new RequestRejection(400, INVALID_REQUEST, "Invalid Request: this protocol version has no batches");
   if (message.kind === "response")
@@ -529,10 +529,10 @@ function checkVersion(request: GatewayRequest, message: ClientRequest): void {
   const claimed = String(readMeta(message)?.[PROTOCOL_VERSION]);
   const header = request.headers.get("mcp-protocol-version");
   if (header !== claimed) mismatch(message, "MCP-Protocol-Version", header, claimed);
-  if (isModernVersion(claimed)) return;
+  if (is2026Version(claimed)) return;
   throw new RequestRejection(400, UNSUPPORTED_VERSION, "Unsupported protocol version", {
     id: message.id,
-    data: { supported: MODERN_VERSIONS, requested: claimed.slice(0, 40) },
+    data: { supported: VERSIONS_2026, requested: claimed.slice(0, 40) },
   });
 }
 

@@ -41,9 +41,9 @@ import {
 import {
   CLIENT_CAPABILITIES,
   HEADER_MISMATCH,
-  isLegacyVersion,
-  LATEST_LEGACY,
-  LATEST_MODERN,
+  is2025Version,
+  LATEST_2025,
+  LATEST_2026,
   MISSING_CAPABILITY,
   PROTOCOL_VERSION,
   SERVER_INFO,
@@ -82,7 +82,7 @@ export interface SessionlessCallHost {
   readonly report: CallReport;
   readonly access: McpAccess | undefined;
   readonly guardrails: McpGuardrails | undefined;
-  /** Legacy clients receive errors with status 200 instead of 400 or 404. */
+  /** 2025 clients receive errors with status 200 instead of 400 or 404. */
   readonly hidesStatus?: boolean;
   nowMs(): number;
   ended(call: SessionlessCall): void;
@@ -142,7 +142,7 @@ export class SessionlessCall implements Call, BackendRun, Heartbeat {
   }
 
   asked(question: Question): void {
-    // Modern servers send no requests, and the bridge responds to requests from legacy servers.
+    // 2026-07-28 servers send no requests, and the bridge responds to requests from 2025 servers.
     question.answer('"error":{"code":-32601,"message":"The client cannot be asked"}');
   }
 
@@ -255,7 +255,7 @@ function errorStatus(message: ServerMessage): number {
 }
 
 const ENVELOPE = new Map([
-  [PROTOCOL_VERSION, JSON.stringify(LATEST_MODERN)],
+  [PROTOCOL_VERSION, JSON.stringify(LATEST_2026)],
   [CLIENT_CAPABILITIES, "{}"],
 ]);
 const CAPABILITIES = ["tools", "prompts", "resources", "completions"];
@@ -265,7 +265,7 @@ export function ownResult({ method }: ClientRequest): string | undefined {
   return method === "ping" || method === "logging/setLevel" ? "{}" : undefined;
 }
 
-export function asModernRequest(request: ClientRequest): ClientRequest {
+export function asRequest2026(request: ClientRequest): ClientRequest {
   if (request.method === "initialize") {
     const envelope = [...ENVELOPE].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",");
     return asClientRequest("server/discover", `{"_meta":{${envelope}}}`);
@@ -307,7 +307,7 @@ function asInitialized(answer: ServerMessage, { params }: ClientRequest): Server
     resultText(
       "0",
       JSON.stringify({
-        protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
+        protocolVersion: is2025Version(asked) ? asked : LATEST_2025,
         capabilities: Object.fromEntries(CAPABILITIES.filter((name) => name in offered).map((name) => [name, {}])),
         serverInfo: info ?? GATEWAY_INFO,
         ...(typeof instructions === "string" ? { instructions } : {}),

@@ -17,8 +17,8 @@ import {
   serverFailure,
 } from "../protocol/call.ts";
 import { asServerMessage, notificationText, resultText } from "../protocol/json-rpc.ts";
-import { type McpProtocol, MODERN_VERSIONS } from "../protocol/protocol-version.ts";
-import { asModernResult } from "../server-side/modern-envelope.ts";
+import { type McpProtocol, VERSIONS_2026 } from "../protocol/protocol-version.ts";
+import { asResult2026 } from "../server-side/envelope-2026.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import {
   type OpenOutcome,
@@ -166,7 +166,7 @@ export class LoginUpstream extends UpstreamWrapper {
     const { method, params } = call.request;
     const { name } = this.target;
     if (method === "server/discover")
-      return this.#answer(call, discoverResult(CAPABILITIES, undefined, MODERN_VERSIONS));
+      return this.#answer(call, discoverResult(CAPABILITIES, undefined, VERSIONS_2026));
     if (method === "ping" || method === "logging/setLevel") return this.#answer(call, "{}");
     if (method === "tools/list") return this.#answer(call, JSON.stringify({ tools: [connectTool(name)] }));
     const list = LISTS[method];
@@ -190,7 +190,7 @@ export class LoginUpstream extends UpstreamWrapper {
   #answer(call: Call, result: string): void {
     const message = asServerMessage(resultText("0", result));
     call.answered(
-      this.#env.protocol === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message,
+      this.#env.protocol === "2026" ? asResult2026(message, call.request.method, GATEWAY_INFO) : message,
     );
   }
 }

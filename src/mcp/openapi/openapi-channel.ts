@@ -20,7 +20,7 @@ import {
   type ResultMembers,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { isLegacyVersion, LATEST_LEGACY } from "../protocol/protocol-version.ts";
+import { is2025Version, LATEST_2025 } from "../protocol/protocol-version.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/transport.ts";
 import type { OpenApi } from "./api.ts";
 import { problemResult, resultReader } from "./api-results.ts";
@@ -117,7 +117,7 @@ export class OpenApiChannel implements Channel {
       case "initialize": {
         const asked = String(params.protocolVersion);
         this.#answer(wireId, {
-          protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
+          protocolVersion: is2025Version(asked) ? asked : LATEST_2025,
           capabilities: { tools: {} },
           serverInfo: { name: about.title, version: about.version },
           ...(about.description === undefined

@@ -1,13 +1,13 @@
 /**
- * Defines the two protocol generations and the features of each version. Legacy versions (2024-11-05 to 2025-11-25)
- * open a session with `initialize`. Modern versions (2026-07-28 and later) carry the version, identity, and
+ * Defines the two protocol generations and the features of each version. The 2025 versions (2024-11-05 to 2025-11-25)
+ * open a session with `initialize`. Versions from 2026-07-28 on carry the version, identity, and
  * capabilities in every request.
  */
 
-export const LEGACY_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] as const;
-export const MODERN_VERSIONS = ["2026-07-28"] as const;
-export const LATEST_LEGACY = "2025-11-25";
-export const LATEST_MODERN = "2026-07-28";
+export const VERSIONS_2025 = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] as const;
+export const VERSIONS_2026 = ["2026-07-28"] as const;
+export const LATEST_2025 = "2025-11-25";
+export const LATEST_2026 = "2026-07-28";
 
 export const PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion";
 export const CLIENT_INFO = "io.modelcontextprotocol/clientInfo";
@@ -20,7 +20,7 @@ export const HEADER_MISMATCH = -32020;
 export const MISSING_CAPABILITY = -32021;
 export const UNSUPPORTED_VERSION = -32022;
 /** 2026-07-28 replaced this code with the one for invalid parameters. */
-export const LEGACY_RESOURCE_NOT_FOUND = -32002;
+export const RESOURCE_NOT_FOUND_2025 = -32002;
 
 export const REMOVED_METHODS: ReadonlySet<string> = new Set([
   "initialize",
@@ -30,17 +30,17 @@ export const REMOVED_METHODS: ReadonlySet<string> = new Set([
   "resources/unsubscribe",
 ]);
 
-export type McpProtocol = "legacy" | "modern";
+export type McpProtocol = "2025" | "2026";
 
-const legacy: ReadonlySet<string> = new Set(LEGACY_VERSIONS);
-const modern: ReadonlySet<string> = new Set(MODERN_VERSIONS);
+const versions2025: ReadonlySet<string> = new Set(VERSIONS_2025);
+const versions2026: ReadonlySet<string> = new Set(VERSIONS_2026);
 
-export function isLegacyVersion(version: string): boolean {
-  return legacy.has(version);
+export function is2025Version(version: string): boolean {
+  return versions2025.has(version);
 }
 
-export function isModernVersion(version: string): boolean {
-  return modern.has(version);
+export function is2026Version(version: string): boolean {
+  return versions2026.has(version);
 }
 
 /** JSON-RPC batches were added in 2025-03-26 and removed in 2025-06-18. */

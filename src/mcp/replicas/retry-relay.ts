@@ -1,5 +1,5 @@
 /**
- * Relays retries of suspended calls between replicas. A call of a modern client at a legacy server is suspended while
+ * Relays retries of suspended calls between replicas. A call of a 2026-07-28 client at a 2025 server is suspended while
  * it waits for input (`input_required`), and the client's retry may arrive at another replica.
  */
 import { createHash, randomBytes } from "node:crypto";

@@ -63,7 +63,7 @@ export function supportedFilter(filter: SubscriptionFilter, about: ServerAbout |
   return result;
 }
 
-/** Includes all list changes, because legacy clients receive them without a subscription. */
+/** Includes all list changes, because 2025 clients receive them without a subscription. */
 export function fullFilter(about: ServerAbout | undefined, uris: readonly string[]): SubscriptionFilter {
   return supportedFilter(
     {

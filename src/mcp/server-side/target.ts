@@ -50,9 +50,9 @@ export class Target implements RoutedTarget {
   readonly #childEnv: Record<string, string>;
   readonly #secrets: readonly string[];
   /** Undefined until a handshake shows whether the server supports `initialize`. */
-  speaksLegacy: boolean | undefined = undefined;
+  speaks2025: boolean | undefined = undefined;
   /** Undefined until a handshake shows whether the server supports `server/discover`. */
-  speaksModern: boolean | undefined = undefined;
+  speaks2026: boolean | undefined = undefined;
   /** True if lists stopped waiting for a start of this server. A successful handshake resets the flag. */
   exceededStartWait = false;
   readonly params = new ParamHeaders();

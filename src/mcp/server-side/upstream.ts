@@ -9,7 +9,7 @@ import { readJson, tryReadJson } from "../../json/read-json.ts";
 import type { Call, CallHandle, LoginRequired, Question, ServerError } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
 import { aboutKeyProblem } from "../protocol/message-rules.ts";
-import { isModernVersion } from "../protocol/protocol-version.ts";
+import { is2026Version } from "../protocol/protocol-version.ts";
 import type { Target } from "./target.ts";
 
 const ABOUT = peerInput("mcp-server/about");
@@ -168,12 +168,12 @@ export function readInitialized(answer: ServerMessage): ServerAbout | undefined 
   return about && VERSION.test(about.protocolVersion) ? about : undefined;
 }
 
-/** Returns undefined if the result is invalid or lists no modern version. */
+/** Returns undefined if the result is invalid or lists no 2026-07-28 version. */
 export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
   const about = readAbout(answer);
   const span = about && find(answer.text, 0, "result", "supportedVersions");
   const versions = span && readJson(PART, slice(answer.text, span));
-  return Array.isArray(versions) && versions.some((one) => typeof one === "string" && isModernVersion(one))
+  return Array.isArray(versions) && versions.some((one) => typeof one === "string" && is2026Version(one))
     ? about
     : undefined;
 }

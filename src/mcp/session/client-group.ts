@@ -1,5 +1,5 @@
 /**
- * Holds the servers of modern clients (2026-07-28), which have no sessions. Requests with the same client identity
+ * Holds the servers of 2026-07-28 clients, which have no sessions. Requests with the same client identity
  * share a group.
  */
 

@@ -10,8 +10,8 @@ import { readJson } from "../../json/read-json.ts";
 import { listProblem } from "../protocol/access.ts";
 import { ownCall, refuseQuestion } from "../protocol/call.ts";
 import { asClientNotification, asClientRequest, type ServerMessage } from "../protocol/json-rpc.ts";
-import { LATEST_LEGACY } from "../protocol/protocol-version.ts";
-import { LegacyUpstream } from "../server-side/legacy-upstream.ts";
+import { LATEST_2025 } from "../protocol/protocol-version.ts";
+import { Upstream2025 } from "../server-side/upstream-2025.ts";
 import type { ConnectionOptions } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import type { Upstream, UpstreamListener } from "../server-side/upstream.ts";
@@ -100,11 +100,11 @@ interface Offer {
 
 async function loadOffer(target: Target, { link }: InspectionOptions): Promise<Offer> {
   const params = {
-    protocolVersion: LATEST_LEGACY,
+    protocolVersion: LATEST_2025,
     capabilities: {},
     clientInfo: { name: "mcp-gateway-inspection", version: VERSION },
   };
-  const upstream = new LegacyUpstream(
+  const upstream = new Upstream2025(
     target,
     link,
     asClientRequest("initialize", JSON.stringify(params)),
@@ -126,7 +126,7 @@ async function loadOffer(target: Target, { link }: InspectionOptions): Promise<O
   }
 }
 
-async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Offer> {
+async function openAndList(target: Target, upstream: Upstream2025): Promise<Offer> {
   await new Promise<void>((resolve, reject) => {
     upstream.open((outcome) => {
       if (outcome.ok) resolve();

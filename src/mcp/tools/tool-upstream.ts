@@ -36,7 +36,7 @@ import {
 } from "../protocol/json-rpc.ts";
 import { itemName, type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
-import { copyEnvelope } from "../server-side/modern-envelope.ts";
+import { copyEnvelope } from "../server-side/envelope-2026.ts";
 import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import {
   type OpenOutcome,

@@ -1,5 +1,5 @@
 /**
- * Implements the streamable HTTP transport for legacy (2025 and older) and modern servers. The channel reports a
+ * Implements the streamable HTTP transport for 2025 and 2026-07-28 servers. The channel reports a
  * session that the server dropped, so that the owner can open a new one.
  */
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -46,7 +46,7 @@ export class HttpChannel implements Channel {
   readonly #notifications: OneWayQueue;
   /** Called after `close`, when the last message without a response is sent. */
   #allSent: (() => void) | undefined = undefined;
-  #protocol: McpProtocol = "legacy";
+  #protocol: McpProtocol = "2025";
   #version: string | undefined = undefined;
   #sessionId: string | undefined = undefined;
   #isPaused = false;
@@ -80,7 +80,7 @@ export class HttpChannel implements Channel {
 
   send(message: Outgoing): void {
     // In 2026-07-28, closing the stream cancels the request.
-    if (this.#isClosed || (this.#protocol === "modern" && message.method === "notifications/cancelled")) return;
+    if (this.#isClosed || (this.#protocol === "2026" && message.method === "notifications/cancelled")) return;
     if (this.#held) {
       if (message.wireId !== undefined || !this.isOverloaded) this.#held.push(message);
       return;
@@ -157,7 +157,7 @@ export class HttpChannel implements Channel {
   }
 
   detail(): Record<string, unknown> {
-    return { address: this.address, era: this.#protocol, underWay: this.#exchanges.size };
+    return { address: this.address, protocol: this.#protocol, underWay: this.#exchanges.size };
   }
 
   #protocolHeaders(message: Outgoing): string[] {
@@ -223,7 +223,7 @@ export class HttpChannel implements Channel {
   }
 
   #body(exchange: HttpExchange, status: number, text: string, login: LoginRequired | undefined): void {
-    if (status === 404 && this.#protocol === "legacy" && this.#sessionId !== undefined) {
+    if (status === 404 && this.#protocol === "2025" && this.#sessionId !== undefined) {
       this.#expired(exchange);
       return;
     }
@@ -249,7 +249,7 @@ export class HttpChannel implements Channel {
       this.#forget(exchange);
       return;
     }
-    if (exchange.lastEventId === undefined || this.#protocol === "modern" || exchange.resumes >= MAX_RESUMES)
+    if (exchange.lastEventId === undefined || this.#protocol === "2026" || exchange.resumes >= MAX_RESUMES)
       this.#fail(exchange, "ended its response early");
     else {
       exchange.resumes += 1;
@@ -269,7 +269,7 @@ export class HttpChannel implements Channel {
   }
 
   #openGeneralStream(): void {
-    if (this.#hasGeneralStream || this.#isClosed || this.#protocol === "modern") return;
+    if (this.#hasGeneralStream || this.#isClosed || this.#protocol === "2026") return;
     this.#hasGeneralStream = true;
     this.#get(this.#begin(undefined));
   }
@@ -414,7 +414,7 @@ function protocolHeaders(
 ): string[] {
   const headers: string[] = [...forwarded];
   if (version !== undefined) headers.push("mcp-protocol-version", version);
-  if (protocol === "legacy") {
+  if (protocol === "2025") {
     if (sessionId !== undefined) headers.push("mcp-session-id", sessionId);
     return headers;
   }

@@ -16,8 +16,8 @@ import { headBytes, type RequestHead, readRequestHead } from "../../http/request
 import { MIRRORED, mirrorHeader } from "../../mcp/protocol/mirror-headers.ts";
 import {
   CLIENT_CAPABILITIES,
-  LATEST_LEGACY,
-  LATEST_MODERN,
+  LATEST_2025,
+  LATEST_2026,
   PROTOCOL_VERSION,
 } from "../../mcp/protocol/protocol-version.ts";
 import type { RecordedRequest } from "../../record/recorded-request.ts";
@@ -196,12 +196,12 @@ function mcpMessage(message: DryMessage): WrittenMessage {
   const accept = "application/json, text/event-stream";
   if (method === "initialize") {
     const clientInfo = { name: "dry-run", version: "1" };
-    const params = { protocolVersion: LATEST_LEGACY, capabilities: {}, clientInfo };
+    const params = { protocolVersion: LATEST_2025, capabilities: {}, clientInfo };
     return { headers: { accept }, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }) };
   }
   const name = message.tool ?? message.prompt ?? message.resource;
   const params = {
-    _meta: { [PROTOCOL_VERSION]: LATEST_MODERN, [CLIENT_CAPABILITIES]: {} },
+    _meta: { [PROTOCOL_VERSION]: LATEST_2026, [CLIENT_CAPABILITIES]: {} },
     ...(message.resource === undefined ? {} : { uri: message.resource }),
     ...(message.resource === undefined && name !== undefined ? { name } : {}),
     ...(message.tool === undefined ? {} : { arguments: message.arguments ?? {} }),
@@ -209,7 +209,7 @@ function mcpMessage(message: DryMessage): WrittenMessage {
   return {
     headers: {
       accept,
-      "mcp-protocol-version": LATEST_MODERN,
+      "mcp-protocol-version": LATEST_2026,
       "mcp-method": method,
       ...(MIRRORED.has(method) && name !== undefined ? { "mcp-name": mirrorHeader(name) } : {}),
     },

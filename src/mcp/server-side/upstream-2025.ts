@@ -1,5 +1,5 @@
 /**
- * Implements the upstream of a legacy session (2025 and older). It stores the client's `initialize`, log level, and
+ * Implements the upstream of a 2025 session. It stores the client's `initialize`, log level, and
  * subscriptions, and sends them again after a reconnect.
  */
 import type { WireTap } from "../../core/wire.ts";
@@ -7,8 +7,8 @@ import type { HeaderList } from "../../http/headers.ts";
 import { find, slice } from "../../json/json-text.ts";
 import type { Call, CallHandle, LoginRequired, Question } from "../protocol/call.ts";
 import type { ClientNotification, ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
-import { LATEST_MODERN } from "../protocol/protocol-version.ts";
-import { LegacyClientBridge } from "./legacy-client-bridge.ts";
+import { LATEST_2026 } from "../protocol/protocol-version.ts";
+import { Client2025Bridge } from "./client-2025-bridge.ts";
 import { type ConnectionLoss, type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
@@ -24,11 +24,11 @@ import {
 const MAX_SUBSCRIPTIONS = 1_000;
 const MAX_SUBSCRIPTION_CHARS = 2_000;
 
-export class LegacyUpstream extends ServerConnection {
+export class Upstream2025 extends ServerConnection {
   readonly #user: UpstreamListener;
   readonly #initialize: ClientRequest;
   readonly #initializeParams: string;
-  #bridge: LegacyClientBridge | undefined = undefined;
+  #bridge: Client2025Bridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #isInitialized = false;
   #logLevel: string | undefined = undefined;
@@ -51,7 +51,7 @@ export class LegacyUpstream extends ServerConnection {
   /** Joins a session that is already open and takes over the state of `before`. */
   join(before: Upstream | undefined): void {
     this.#isInitialized = true;
-    if (!(before instanceof LegacyUpstream)) return;
+    if (!(before instanceof Upstream2025)) return;
     this.about = before.about;
     this.#logLevel = before.#logLevel;
     this.#subscriptions = before.#subscriptions;
@@ -75,17 +75,17 @@ export class LegacyUpstream extends ServerConnection {
   }
 
   protected handshake(io: Handshake): void {
-    if (this.target.speaksLegacy === false) {
+    if (this.target.speaks2025 === false) {
       this.#discover(io, undefined);
       return;
     }
     io.request("initialize", this.#initializeParams, (answer, reason, error) => {
       const about = answer && readInitialized(answer);
       if (answer && about) {
-        this.target.speaksLegacy = true;
-        io.setProtocol("legacy", about.protocolVersion);
+        this.target.speaks2025 = true;
+        io.setProtocol("2025", about.protocolVersion);
         this.#ready(io, answer, about);
-      } else if (answer?.kind === "error" && this.target.speaksLegacy === undefined) this.#discover(io, answer);
+      } else if (answer?.kind === "error" && this.target.speaks2025 === undefined) this.#discover(io, answer);
       else this.#refuse(io, answer, reason, error);
     });
   }
@@ -112,25 +112,25 @@ export class LegacyUpstream extends ServerConnection {
 
   /** A server that rejects `initialize` may support 2026-07-28. */
   #discover(io: Handshake, refusal: ServerMessage | undefined): void {
-    this.#bridge ??= new LegacyClientBridge(this.#initialize.params, {
+    this.#bridge ??= new Client2025Bridge(this.#initialize.params, {
       call: (call) => super.call(call),
       params: this.target.config.mcp ? this.target.params : undefined,
       notified: (message) => this.notified(message),
     });
-    const modern = this.#bridge;
-    io.setProtocol("modern", LATEST_MODERN);
-    io.request("server/discover", `{"_meta":{${modern.envelope()}}}`, (answer, reason, error) => {
+    const bridge = this.#bridge;
+    io.setProtocol("2026", LATEST_2026);
+    io.request("server/discover", `{"_meta":{${bridge.envelope()}}}`, (answer, reason, error) => {
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
         this.#bridge = undefined;
         this.#refuse(io, refusal ?? answer, reason, error);
         return;
       }
-      this.target.speaksLegacy = false;
-      this.target.speaksModern = true;
-      const translated = modern.opened(answer, about);
+      this.target.speaks2025 = false;
+      this.target.speaks2026 = true;
+      const translated = bridge.opened(answer, about);
       this.#ready(io, translated.answer, translated.about);
-      if (this.#isInitialized) modern.listen();
+      if (this.#isInitialized) bridge.listen();
     });
   }
 

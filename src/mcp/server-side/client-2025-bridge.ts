@@ -1,5 +1,5 @@
 /**
- * Connects a legacy client (2025 and older) to a 2026-07-28 server. A result with `input_required` becomes requests to
+ * Connects a 2025 client to a 2026-07-28 server. A result with `input_required` becomes requests to
  * the client, and the call is repeated with the client's responses.
  */
 
@@ -31,14 +31,14 @@ import {
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
-  isLegacyVersion,
-  LATEST_LEGACY,
-  LATEST_MODERN,
+  is2025Version,
+  LATEST_2025,
+  LATEST_2026,
   LOG_LEVEL,
   PROTOCOL_VERSION,
   SERVER_INFO,
 } from "../protocol/protocol-version.ts";
-import { withEnvelope, withInput, withoutSubscription } from "./modern-envelope.ts";
+import { withEnvelope, withInput, withoutSubscription } from "./envelope-2026.ts";
 import type { ParamHeaders } from "./param-headers.ts";
 import { fullFilter, isEmpty } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
@@ -49,22 +49,22 @@ const PART = peerInput("mcp-server/part");
 const MAX_ROUNDS = 16;
 const MAX_INPUTS = 100;
 
-export interface ModernServer {
+export interface Server2026 {
   call(call: Call): CallHandle;
   /** The tool parameters that are also sent in HTTP headers, if the server uses streamable HTTP. */
   readonly params: ParamHeaders | undefined;
   notified(message: ServerMessage): void;
 }
 
-export class LegacyClientBridge {
-  readonly #server: ModernServer;
+export class Client2025Bridge {
+  readonly #server: Server2026;
   readonly #initialize: Readonly<Record<string, unknown>>;
   #about: ServerAbout | undefined = undefined;
   #logLevel: unknown = undefined;
   readonly #uris = new Set<string>();
   #listening: CallHandle | undefined = undefined;
 
-  constructor(initialize: Readonly<Record<string, unknown>>, server: ModernServer) {
+  constructor(initialize: Readonly<Record<string, unknown>>, server: Server2026) {
     this.#initialize = initialize;
     this.#server = server;
   }
@@ -73,14 +73,14 @@ export class LegacyClientBridge {
     const { clientInfo, capabilities } = this.#initialize;
     const level = this.#logLevel === undefined ? "" : `,${JSON.stringify(LOG_LEVEL)}:${JSON.stringify(this.#logLevel)}`;
     const info = clientInfo === undefined ? "" : `${JSON.stringify(CLIENT_INFO)}:${JSON.stringify(clientInfo)},`;
-    return `${info}${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_CAPABILITIES)}:${JSON.stringify(capabilities ?? {})}${level}`;
+    return `${info}${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_2026}",${JSON.stringify(CLIENT_CAPABILITIES)}:${JSON.stringify(capabilities ?? {})}${level}`;
   }
 
   opened(discovered: ServerMessage, about: ServerAbout): { answer: ServerMessage; about: ServerAbout } {
     const asked = String(this.#initialize.protocolVersion);
     const result = readJson(PART, discovered.text) as { result: { _meta?: Record<string, unknown> } };
     const translated: ServerAbout = {
-      protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
+      protocolVersion: is2025Version(asked) ? asked : LATEST_2025,
       // Clients may always set a log level, because the bridge stores it and sends it in the envelope.
       capabilities: { ...about.capabilities, logging: about.capabilities.logging ?? {} },
       serverInfo: result.result._meta?.[SERVER_INFO] ?? about.serverInfo ?? { name: "server", version: "0" },
@@ -180,7 +180,7 @@ export class LegacyClientBridge {
 
 class Rounds implements CallHandle {
   readonly #call: Call;
-  readonly #server: ModernServer;
+  readonly #server: Server2026;
   readonly #prepare: (request: ClientRequest) => ClientRequest;
   /** The questions that the client has not answered yet. */
   readonly #open = new Set<Question>();
@@ -188,7 +188,7 @@ class Rounds implements CallHandle {
   #rounds = 0;
   #isOver = false;
 
-  constructor(call: Call, server: ModernServer, prepare: (request: ClientRequest) => ClientRequest) {
+  constructor(call: Call, server: Server2026, prepare: (request: ClientRequest) => ClientRequest) {
     this.#call = call;
     this.#server = server;
     this.#prepare = prepare;

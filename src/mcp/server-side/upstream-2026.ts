@@ -1,6 +1,6 @@
 /**
- * Implements the upstream of modern clients (2026-07-28), which probes the server with `server/discover`. A legacy
- * server is called through `ModernClientBridge`.
+ * Implements the upstream of 2026-07-28 clients, which probes the server with `server/discover`. A 2025
+ * server is called through `Client2026Bridge`.
  */
 
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -10,9 +10,9 @@ import { readJson } from "../../json/read-json.ts";
 import { unknownMethod } from "../protocol/access.ts";
 import { type Call, type CallHandle, failCall, intercept, type Question, refuseQuestion } from "../protocol/call.ts";
 import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts";
-import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
+import { LATEST_2025, LATEST_2026, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
 import type { RetryRelay } from "../replicas/retry-relay.ts";
-import { ModernClientBridge } from "./modern-client-bridge.ts";
+import { Client2026Bridge } from "./client-2026-bridge.ts";
 import { type ConnectionLoss, type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
@@ -36,10 +36,10 @@ const SILENT_MS = 30_000;
 
 interface Probe {
   isDecided: boolean;
-  isLegacyTried: boolean;
+  is2025Tried: boolean;
 }
 
-export interface ModernUpstreamOptions {
+export interface Upstream2026Options {
   readonly link: ConnectionOptions;
   readonly clock: Clock;
   readonly relay: RetryRelay | undefined;
@@ -54,11 +54,11 @@ export interface ClientIdentity {
   readonly capabilities: string;
 }
 
-export class ModernUpstream extends ServerConnection {
+export class Upstream2026 extends ServerConnection {
   readonly #user: UpstreamListener;
-  readonly #env: ModernUpstreamOptions;
+  readonly #env: Upstream2026Options;
   readonly #client: ClientIdentity;
-  #legacy: ModernClientBridge | undefined = undefined;
+  #bridge: Client2026Bridge | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #skipProbe = false;
   /** Requests a restart, because the server received both handshakes and supports 2026-07-28. */
@@ -66,7 +66,7 @@ export class ModernUpstream extends ServerConnection {
 
   constructor(
     target: Target,
-    env: ModernUpstreamOptions,
+    env: Upstream2026Options,
     client: ClientIdentity,
     user: UpstreamListener,
     headers: HeaderList | undefined,
@@ -78,7 +78,7 @@ export class ModernUpstream extends ServerConnection {
   }
 
   override get pendingCalls(): number {
-    return super.pendingCalls + (this.#legacy?.suspendedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
+    return super.pendingCalls + (this.#bridge?.suspendedCalls ?? 0) + (this.#bridge?.hasListeners === true ? 1 : 0);
   }
 
   open(done: (outcome: OpenOutcome) => void): void {
@@ -96,7 +96,7 @@ export class ModernUpstream extends ServerConnection {
         : undefined;
     // Servers respond to removed methods in different ways, so the gateway returns the specified error.
     if (problem || REMOVED_METHODS.has(method)) return failCall(call, problem ?? unknownMethod(method));
-    const send = (own: Call): CallHandle => this.#legacy?.call(own) ?? super.call(own);
+    const send = (own: Call): CallHandle => this.#bridge?.call(own) ?? super.call(own);
     return method === "tools/list" ? intercept(call, [params.learning], send) : send(call);
   }
 
@@ -106,26 +106,26 @@ export class ModernUpstream extends ServerConnection {
 
   override sweep(nowMs: number): void {
     super.sweep(nowMs);
-    this.#legacy?.sweep(nowMs);
+    this.#bridge?.sweep(nowMs);
   }
 
   override close(): Promise<void> {
-    this.#legacy?.close();
+    this.#bridge?.close();
     return super.close();
   }
 
   override detail(): Record<string, unknown> {
-    return { ...super.detail(), era: this.#legacy ? "legacy" : "modern" };
+    return { ...super.detail(), protocol: this.#bridge ? "2025" : "2026" };
   }
 
   protected handshake(io: Handshake): void {
-    const { speaksModern } = this.target;
-    if (speaksModern === false || (speaksModern === undefined && this.#skipProbe)) this.#initialize(io);
+    const { speaks2026 } = this.target;
+    if (speaks2026 === false || (speaks2026 === undefined && this.#skipProbe)) this.#initialize(io);
     else this.#probe(io);
   }
 
   protected notified(message: ServerMessage): void {
-    this.#legacy?.notified(message);
+    this.#bridge?.notified(message);
   }
 
   protected asked(question: Question): void {
@@ -143,8 +143,8 @@ export class ModernUpstream extends ServerConnection {
       return;
     }
     const isRefused = loss.error === "overloaded" || typeof loss.error === "object";
-    if (this.target.speaksModern === undefined && !isRefused) {
-      // A legacy server may exit on an unknown request, and any server may be unavailable, so attempts alternate.
+    if (this.target.speaks2026 === undefined && !isRefused) {
+      // A 2025 server may exit on an unknown request, and any server may be unavailable, so attempts alternate.
       this.#skipProbe = !this.#skipProbe;
       if (this.#skipProbe && this.#opened) {
         this.reconnect();
@@ -152,7 +152,7 @@ export class ModernUpstream extends ServerConnection {
       }
     }
     this.target.failures.add(loss.reason, loss.stderr);
-    this.#legacy?.endSubscriptions();
+    this.#bridge?.endSubscriptions();
     const opened = this.#opened;
     this.#opened = undefined;
     if (opened) opened({ ok: false, reason: loss.reason, error: loss.error });
@@ -164,41 +164,41 @@ export class ModernUpstream extends ServerConnection {
    * that it has started.
    */
   #probe(io: Handshake): void {
-    const state: Probe = { isDecided: false, isLegacyTried: false };
+    const state: Probe = { isDecided: false, is2025Tried: false };
     const { clock } = this.#env;
-    // The ping also has the envelope, because a server of both versions may treat a client without it as legacy.
+    // The ping also has the envelope, because a server of both versions may treat a client without it as one of 2025.
     const params = `{"_meta":{${this.#client.envelope}}}`;
-    const tryLegacy = (): void => {
+    const try2025 = (): void => {
       stopTimers();
-      if (!state.isDecided && !state.isLegacyTried) this.#initialize(io, state);
+      if (!state.isDecided && !state.is2025Tried) this.#initialize(io, state);
     };
     // Servers may process both requests at the same time, so the response to the ping may come first.
     const afterPing = (): void => {
-      if (!state.isDecided) graceTimer = clock.after(GRACE_MS, tryLegacy);
+      if (!state.isDecided) graceTimer = clock.after(GRACE_MS, try2025);
     };
     const pingTimer = clock.after(PROBE_MS, () => {
       // A server that supported 2026-07-28 in an earlier handshake is probably slow, so it needs no ping.
-      if (this.target.speaksModern === undefined) io.request("ping", params, afterPing);
+      if (this.target.speaks2026 === undefined) io.request("ping", params, afterPing);
     });
-    const silentTimer = clock.after(Math.max(SILENT_MS, this.#env.startWaitMs()), tryLegacy);
+    const silentTimer = clock.after(Math.max(SILENT_MS, this.#env.startWaitMs()), try2025);
     const stopTimers = (): void => {
       pingTimer.cancel();
       silentTimer.cancel();
       graceTimer?.cancel();
     };
     let graceTimer: Timer | undefined;
-    io.setProtocol("modern", LATEST_MODERN);
+    io.setProtocol("2026", LATEST_2026);
     io.request("server/discover", params, (answer) => {
       stopTimers();
       if (state.isDecided) return;
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
-        if (!state.isLegacyTried) this.#initialize(io, state);
+        if (!state.is2025Tried) this.#initialize(io, state);
         return;
       }
       state.isDecided = true;
-      this.target.speaksModern = true;
-      if (state.isLegacyTried) {
+      this.target.speaks2026 = true;
+      if (state.is2025Tried) {
         this.#needsCleanStart = true;
         io.refuse("answered server/discover only after initialize was sent, so the gateway restarts it");
         return;
@@ -209,10 +209,10 @@ export class ModernUpstream extends ServerConnection {
     });
   }
 
-  #initialize(io: Handshake, probe: Probe = { isDecided: false, isLegacyTried: false }): void {
-    probe.isLegacyTried = true;
-    io.setProtocol("legacy", LATEST_LEGACY);
-    const params = `{"protocolVersion":"${LATEST_LEGACY}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
+  #initialize(io: Handshake, probe: Probe = { isDecided: false, is2025Tried: false }): void {
+    probe.is2025Tried = true;
+    io.setProtocol("2025", LATEST_2025);
+    const params = `{"protocolVersion":"${LATEST_2025}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
     io.request("initialize", params, (answer, reason, error) => {
       if (probe.isDecided) return;
       probe.isDecided = true;
@@ -221,15 +221,15 @@ export class ModernUpstream extends ServerConnection {
         io.refuse(answer ? handshakeRefusal(answer) : reason, answer ? undefined : error);
         return;
       }
-      this.target.speaksModern = false;
-      this.target.speaksLegacy = true;
+      this.target.speaks2026 = false;
+      this.target.speaks2025 = true;
       this.about = about;
-      io.setProtocol("legacy", about.protocolVersion);
+      io.setProtocol("2025", about.protocolVersion);
       io.notify("notifications/initialized", "{}");
-      const known = this.#legacy;
-      this.#legacy =
+      const known = this.#bridge;
+      this.#bridge =
         known ??
-        new ModernClientBridge(about, {
+        new Client2026Bridge(about, {
           call: (call) => super.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,

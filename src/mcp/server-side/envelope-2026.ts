@@ -79,12 +79,12 @@ export function withoutEnvelope(request: ClientRequest): ClientRequest {
   return edits.length === 0 ? request : editedRequest(request, edits);
 }
 
-/** Blocks the event loop during the conversion. Use `modernResult` for large results. */
-export function asModernResult(message: ServerMessage, method: string, serverInfo: unknown): ServerMessage {
-  return finish(modernResult(message, method, serverInfo));
+/** Blocks the event loop during the conversion. Use `result2026` for large results. */
+export function asResult2026(message: ServerMessage, method: string, serverInfo: unknown): ServerMessage {
+  return finish(result2026(message, method, serverInfo));
 }
 
-export function* modernResult(message: ServerMessage, method: string, serverInfo: unknown): Steps<ServerMessage> {
+export function* result2026(message: ServerMessage, method: string, serverInfo: unknown): Steps<ServerMessage> {
   const { text, members } = message;
   const identity = `${JSON.stringify(SERVER_INFO)}:${JSON.stringify(serverInfo)}`;
   const added = new Map([["resultType", '"complete"']]);

@@ -1,5 +1,5 @@
 /**
- * Connects 2026-07-28 clients to a legacy server (2025 and older). A call is suspended while the server waits for input
+ * Connects 2026-07-28 clients to a 2025 server. A call is suspended while the server waits for input
  * from the client, which then retries the call.
  */
 
@@ -32,15 +32,15 @@ import {
 } from "../protocol/json-rpc.ts";
 import {
   CLIENT_CAPABILITIES,
-  LEGACY_RESOURCE_NOT_FOUND,
-  LEGACY_VERSIONS,
+  RESOURCE_NOT_FOUND_2025,
+  VERSIONS_2025,
   LOG_LEVEL,
   MISSING_CAPABILITY,
-  MODERN_VERSIONS,
+  VERSIONS_2026,
   REMOVED_METHODS,
 } from "../protocol/protocol-version.ts";
 import { type RetryRelay, UNKNOWN_STATE } from "../replicas/retry-relay.ts";
-import { asModernResult, modernResult, withoutEnvelope, withSubscription } from "./modern-envelope.ts";
+import { asResult2026, result2026, withoutEnvelope, withSubscription } from "./envelope-2026.ts";
 import {
   acknowledgement,
   isEmpty,
@@ -59,7 +59,7 @@ const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "aler
 const MAX_SUSPENDED = 100;
 const MAX_SUSPENDED_MS = 10 * 60_000;
 
-export interface LegacyServer {
+export interface Server2025 {
   readonly relay?: RetryRelay | undefined;
   call(call: Call): CallHandle;
   nowMs(): number;
@@ -76,15 +76,15 @@ interface Subscriber {
   readonly filter: SubscriptionFilter;
 }
 
-export class ModernClientBridge {
-  readonly #server: LegacyServer;
+export class Client2026Bridge {
+  readonly #server: Server2025;
   readonly #listeners = new Set<Subscriber>();
   readonly #uris = new Map<string, number>();
   readonly #suspended = new Map<string, Suspended>();
   #about: ServerAbout;
   #logLevel: string | undefined = undefined;
 
-  constructor(about: ServerAbout, server: LegacyServer) {
+  constructor(about: ServerAbout, server: Server2025) {
     this.#about = about;
     this.#server = server;
   }
@@ -151,11 +151,11 @@ export class ModernClientBridge {
   #discover(call: Call): CallHandle {
     const { capabilities, serverInfo, instructions } = this.#about;
     const result = {
-      supportedVersions: [...MODERN_VERSIONS, ...[...LEGACY_VERSIONS].reverse()],
+      supportedVersions: [...VERSIONS_2026, ...[...VERSIONS_2025].reverse()],
       capabilities,
       ...(instructions === undefined ? {} : { instructions }),
     };
-    return answerCall(call, asModernResult(asResult(JSON.stringify(result)), "server/discover", serverInfo));
+    return answerCall(call, asResult2026(asResult(JSON.stringify(result)), "server/discover", serverInfo));
   }
 
   #translated(call: Call): Call {
@@ -170,11 +170,11 @@ export class ModernClientBridge {
       },
       asked: (question) => call.asked(question),
       answered: (message) => {
-        if (message.kind !== "result") call.answered(asModernError(message));
+        if (message.kind !== "result") call.answered(asError2026(message));
         else
           runMessageSteps(
             message,
-            () => modernResult(message, method, this.#about.serverInfo),
+            () => result2026(message, method, this.#about.serverInfo),
             (result) => call.answered(result),
             (failure) => call.failed(failure),
           );
@@ -241,7 +241,7 @@ export class ModernClientBridge {
 
   #endListening({ call }: Subscriber): void {
     const text = withResultSubscription(resultText("0", "{}"), call.request.id);
-    call.answered(asModernResult(asServerMessage(text), "subscriptions/listen", this.#about.serverInfo));
+    call.answered(asResult2026(asServerMessage(text), "subscriptions/listen", this.#about.serverInfo));
   }
 
   #count(uri: string, change: number): void {
@@ -254,7 +254,7 @@ export class ModernClientBridge {
   }
 
   /**
-   * A legacy server has one log level for all calls, so the bridge sets the most verbose level that any call requested.
+   * A 2025 server has one log level for all calls, so the bridge sets the most verbose level that any call requested.
    */
   #raiseLogLevel(call: Call): void {
     const level = requestedLevel(call);
@@ -284,9 +284,9 @@ function meetsLevel(message: ServerMessage, level: string | undefined): boolean 
 }
 
 /** 2026-07-28 reports a missing resource as an invalid parameter. */
-function asModernError(message: ServerMessage): ServerMessage {
+function asError2026(message: ServerMessage): ServerMessage {
   const code = find(message.text, 0, "error", "code");
-  if (!code || Number(slice(message.text, code)) !== LEGACY_RESOURCE_NOT_FOUND) return message;
+  if (!code || Number(slice(message.text, code)) !== RESOURCE_NOT_FOUND_2025) return message;
   return edited(message, [editAt(code, String(INVALID_PARAMS))]);
 }
 
@@ -301,7 +301,7 @@ const REQUIRED_CAPABILITY = lookupTable<string>({
 });
 
 /**
- * Represents one call at a legacy server that may span several requests of a modern client. The server's response may
+ * Represents one call at a 2025 server that may span several requests of a 2026-07-28 client. The server's response may
  * arrive while the call is suspended.
  */
 class SuspendableCall implements CallHandle {
