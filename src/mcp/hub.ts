@@ -290,8 +290,7 @@ export class Hub {
   #group(request: ClientRequest, exchange: Exchange): ClientGroup {
     const owner = clientGroupOwner(exchange, this.#forwarded);
     const identity = clientIdentity(request);
-    const is2026 = (): boolean =>
-      this.targets.every(({ config, speaks2026 }) => config.shared || speaks2026 === true);
+    const is2026 = (): boolean => this.targets.every(({ config, speaks2026 }) => config.shared || speaks2026 === true);
     const key = is2026() ? owner : `${owner}\n${digest(`${identity.clientInfo}\n${identity.capabilities}`)}`;
     const known = this.sessions.group(key);
     if (known) return known;

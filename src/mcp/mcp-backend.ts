@@ -27,8 +27,8 @@ import {
   checkNotifications,
   checkRetained,
   guardOrigin,
-  isBatch,
   is2026,
+  isBatch,
   isOldTransport,
   other2025,
   post2025,
@@ -162,8 +162,7 @@ function createBackend(
       const action = checkRetained(actionOf(exchange, parsed), config.maxInitializeBytes);
       return config.toolMode === "all" ? action : unwrappedAction(action);
     };
-    const isElsewhere =
-      session === undefined && !isOldTransport(exchange.request) && !is2026(exchange.request, parsed);
+    const isElsewhere = session === undefined && !isOldTransport(exchange.request) && !is2026(exchange.request, parsed);
     return isElsewhere ? resumed(exchange, parsed, toAction) : toAction();
   }
 

@@ -26,7 +26,7 @@ import {
   resultText,
   type ServerMessage,
 } from "../protocol/json-rpc.ts";
-import { type McpProtocol, VERSIONS_2026, REMOVED_METHODS } from "../protocol/protocol-version.ts";
+import { type McpProtocol, REMOVED_METHODS, VERSIONS_2026 } from "../protocol/protocol-version.ts";
 import { result2026 } from "../server-side/envelope-2026.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../server-side/upstream.ts";
 import { type AggregateSubscription, discoverResult, subscribeToAll } from "./aggregate-subscription.ts";

@@ -29,11 +29,11 @@ import {
 } from "../protocol/json-rpc.ts";
 import { LATEST_2025 } from "../protocol/protocol-version.ts";
 import type { RetryRelay } from "../replicas/retry-relay.ts";
-import { Upstream2025 } from "../server-side/upstream-2025.ts";
 import { Client2026Bridge } from "../server-side/client-2026-bridge.ts";
-import type { ConnectionLoss, ConnectionOptions } from "../server-side/server-connection.ts";
+import type { ConnectionOptions } from "../server-side/server-connection.ts";
 import type { Target } from "../server-side/target.ts";
 import {
+  type ConnectionLoss,
   type OpenOutcome,
   type ServerAbout,
   type Upstream,
@@ -41,6 +41,7 @@ import {
   type UpstreamListener,
   UpstreamWrapper,
 } from "../server-side/upstream.ts";
+import { Upstream2025 } from "../server-side/upstream-2025.ts";
 import { GATEWAY_INFO, lowestVersion, routable } from "./merge-responses.ts";
 
 const PART = peerInput("mcp-server/part");

@@ -51,10 +51,10 @@ import {
   HEADER_MISMATCH,
   is2025Version,
   is2026Version,
-  VERSIONS_2025,
-  VERSIONS_2026,
   PROTOCOL_VERSION,
   UNSUPPORTED_VERSION,
+  VERSIONS_2025,
+  VERSIONS_2026,
 } from "../protocol/protocol-version.ts";
 import { type EventPlace, parseEventId } from "../session/event-stream.ts";
 import type { Session } from "../session/session.ts";
@@ -332,11 +332,7 @@ export function post2025(request: GatewayRequest, parsed: ClientMessages, sessio
     : { kind: "notes", session, notes: [parsed] };
 }
 
-function batch2025(
-  request: GatewayRequest,
-  messages: readonly ClientMessage[],
-  sessions: SessionFinder,
-): ClientAction {
+function batch2025(request: GatewayRequest, messages: readonly ClientMessage[], sessions: SessionFinder): ClientAction {
   checkVersionHeader(request, undefined);
   const session = requireSession(request, sessions, undefined);
   checkBatch(messages, session);

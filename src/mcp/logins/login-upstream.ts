@@ -19,8 +19,8 @@ import {
 import { asServerMessage, notificationText, resultText } from "../protocol/json-rpc.ts";
 import { type McpProtocol, VERSIONS_2026 } from "../protocol/protocol-version.ts";
 import { asResult2026 } from "../server-side/envelope-2026.ts";
-import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import {
+  type ConnectionLoss,
   type OpenOutcome,
   type ServerAbout,
   type Upstream,
@@ -165,8 +165,7 @@ export class LoginUpstream extends UpstreamWrapper {
     this.#wasOffered = true;
     const { method, params } = call.request;
     const { name } = this.target;
-    if (method === "server/discover")
-      return this.#answer(call, discoverResult(CAPABILITIES, undefined, VERSIONS_2026));
+    if (method === "server/discover") return this.#answer(call, discoverResult(CAPABILITIES, undefined, VERSIONS_2026));
     if (method === "ping" || method === "logging/setLevel") return this.#answer(call, "{}");
     if (method === "tools/list") return this.#answer(call, JSON.stringify({ tools: [connectTool(name)] }));
     const list = LISTS[method];
@@ -189,9 +188,7 @@ export class LoginUpstream extends UpstreamWrapper {
 
   #answer(call: Call, result: string): void {
     const message = asServerMessage(resultText("0", result));
-    call.answered(
-      this.#env.protocol === "2026" ? asResult2026(message, call.request.method, GATEWAY_INFO) : message,
-    );
+    call.answered(this.#env.protocol === "2026" ? asResult2026(message, call.request.method, GATEWAY_INFO) : message);
   }
 }
 

@@ -32,12 +32,12 @@ import {
 } from "../protocol/json-rpc.ts";
 import {
   CLIENT_CAPABILITIES,
-  RESOURCE_NOT_FOUND_2025,
-  VERSIONS_2025,
   LOG_LEVEL,
   MISSING_CAPABILITY,
-  VERSIONS_2026,
   REMOVED_METHODS,
+  RESOURCE_NOT_FOUND_2025,
+  VERSIONS_2025,
+  VERSIONS_2026,
 } from "../protocol/protocol-version.ts";
 import { type RetryRelay, UNKNOWN_STATE } from "../replicas/retry-relay.ts";
 import { asResult2026, result2026, withoutEnvelope, withSubscription } from "./envelope-2026.ts";

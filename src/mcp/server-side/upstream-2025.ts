@@ -9,9 +9,10 @@ import type { Call, CallHandle, LoginRequired, Question } from "../protocol/call
 import type { ClientNotification, ClientRequest, ServerMessage } from "../protocol/json-rpc.ts";
 import { LATEST_2026 } from "../protocol/protocol-version.ts";
 import { Client2025Bridge } from "./client-2025-bridge.ts";
-import { type ConnectionLoss, type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
+import { type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
+  type ConnectionLoss,
   handshakeRefusal,
   type OpenOutcome,
   readDiscovered,

@@ -13,9 +13,10 @@ import type { ClientNotification, ServerMessage } from "../protocol/json-rpc.ts"
 import { LATEST_2025, LATEST_2026, REMOVED_METHODS, SERVER_INFO } from "../protocol/protocol-version.ts";
 import type { RetryRelay } from "../replicas/retry-relay.ts";
 import { Client2026Bridge } from "./client-2026-bridge.ts";
-import { type ConnectionLoss, type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
+import { type ConnectionOptions, type Handshake, ServerConnection } from "./server-connection.ts";
 import type { Target } from "./target.ts";
 import {
+  type ConnectionLoss,
   handshakeRefusal,
   type OpenOutcome,
   readDiscovered,

@@ -23,8 +23,7 @@ import {
 } from "../protocol/json-rpc.ts";
 import { allowsPrimingEvents } from "../protocol/protocol-version.ts";
 import { type PeerSession, SessionPeers } from "../replicas/session-peers.ts";
-import type { ConnectionLoss } from "../server-side/server-connection.ts";
-import type { Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
+import type { ConnectionLoss, Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
 import { CANCELLED, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventPlace } from "./event-stream.ts";

@@ -37,8 +37,8 @@ import {
 import { itemName, type ListItem, type ListMembers, readListContent } from "../protocol/list-content.ts";
 import { SERVER_INFO } from "../protocol/protocol-version.ts";
 import { copyEnvelope } from "../server-side/envelope-2026.ts";
-import type { ConnectionLoss } from "../server-side/server-connection.ts";
 import {
+  type ConnectionLoss,
   type OpenOutcome,
   type ServerAbout,
   type Upstream,
