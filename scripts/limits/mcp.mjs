@@ -112,7 +112,7 @@ export const MCP_LIMITS = {
     ],
     [
       "MAX_REASON_TEXT_CHARS",
-      "mcp/session/call-outcome.ts",
+      "mcp/session/session-calls.ts",
       "the part of a server's error message that is read",
       "cut",
     ],

@@ -51,10 +51,10 @@ import type { GuardReporter, RoutedTarget, ShadowReporter } from "./protocol/cal
 import { type ClientMessage, type ClientRequest, INVALID_REQUEST, resultText } from "./protocol/json-rpc.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "./server-side/mcp-metrics.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
-import { type CallOutcome, type CallReport, SUCCEEDED } from "./session/call-outcome.ts";
 import { sessionOwner } from "./session/client-group.ts";
 import { KEEP_ALIVE_MS } from "./session/event-stream.ts";
 import type { Session } from "./session/session.ts";
+import { type CallOutcome, type CallReport, SUCCEEDED } from "./session/session-calls.ts";
 import { inspectTargets, withheldTargets } from "./tools/inspect-tools.ts";
 
 const MESSAGE = peerInput("client/mcp-message");

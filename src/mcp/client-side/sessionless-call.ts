@@ -49,6 +49,8 @@ import {
   SERVER_INFO,
   UNSUPPORTED_VERSION,
 } from "../protocol/protocol-version.ts";
+import type { ClientGroup } from "../session/client-group.ts";
+import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS, sendPieces, totalBytes } from "../session/event-stream.ts";
 import {
   CANCELLED,
   type CallOutcome,
@@ -57,9 +59,7 @@ import {
   isLargeAnswer,
   readyLargeAnswer,
   responseOutcome,
-} from "../session/call-outcome.ts";
-import type { ClientGroup } from "../session/client-group.ts";
-import { eventStreamHeaders, type Heartbeat, KEEP_ALIVE_MS, sendPieces, totalBytes } from "../session/event-stream.ts";
+} from "../session/session-calls.ts";
 import type { SessionStore } from "../session/session-store.ts";
 
 const OWN_MESSAGE = peerInput("gateway/mcp-message");

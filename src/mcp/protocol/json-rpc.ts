@@ -6,19 +6,15 @@ import { ExpectedError } from "../../base/errors.ts";
 import { InputError, type PeerInput, peerInput } from "../../base/peer-inputs.ts";
 import { escapeControls } from "../../base/safe-text.ts";
 import { SLICED_BYTES } from "../../base/sliced-work.ts";
-import { elements, type Member, splice, valueEnd } from "../../json/json-text.ts";
+import { elements, type Member, members, splice } from "../../json/json-text.ts";
 import { type InspectedJson, readInspected, readJson } from "../../json/read-json.ts";
-import { decodeString, type Edit, skipSpace, stringEnd } from "../../json/syntax.ts";
+import { type Edit, keyAt, skipSpace } from "../../json/syntax.ts";
 import { envelopeProblem, paramsProblem } from "./message-rules.ts";
 
 const CLIENT_MESSAGE = peerInput("client/mcp-message");
 const OWN_MESSAGE = peerInput("gateway/mcp-message");
 
-const QUOTE = 34;
-const COMMA = 44;
-const COLON = 58;
 const OPEN_ARRAY = 91;
-const OPEN_OBJECT = 123;
 
 /** Limits the id because it is copied to events, logs, and maps. */
 const MAX_ID_CHARS = 1024;
@@ -122,36 +118,6 @@ export function parseClientMessage(text: string, input = CLIENT_MESSAGE): Client
   throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
 }
 
-function parseServerMessage(text: string): ServerMessage | undefined {
-  let idStart = 0;
-  let idEnd = 0;
-  let method: string | undefined;
-  let outcome: "result" | "error" | undefined;
-  let i = skipSpace(text, 0);
-  if (text.charCodeAt(i) !== OPEN_OBJECT) return undefined;
-  i = skipSpace(text, i + 1);
-  while (text.charCodeAt(i) === QUOTE) {
-    const keyStart = i;
-    const keyEnd = stringEnd(text, i);
-    i = skipSpace(text, keyEnd);
-    if (text.charCodeAt(i) !== COLON) return undefined;
-    const start = skipSpace(text, i + 1);
-    const end = valueEnd(text, start);
-    if (end === start) return undefined;
-    if (isKey(text, keyStart, keyEnd, "id")) {
-      idStart = start;
-      idEnd = end;
-    } else if (isKey(text, keyStart, keyEnd, "result")) outcome = "result";
-    else if (isKey(text, keyStart, keyEnd, "error")) outcome = "error";
-    else if (isKey(text, keyStart, keyEnd, "method")) method = stringValue(text, start, end);
-    i = skipSpace(text, end);
-    if (text.charCodeAt(i) !== COMMA) break;
-    i = skipSpace(text, i + 1);
-  }
-  if (method !== undefined) return { text, idStart, idEnd, kind: idEnd === 0 ? "notification" : "request", method };
-  return outcome === undefined ? undefined : { text, idStart, idEnd, kind: outcome, method };
-}
-
 /** The message must have an id. */
 export function withId(message: Common, id: string): string {
   return message.text.slice(0, message.idStart) + id + message.text.slice(message.idEnd);
@@ -204,10 +170,19 @@ export function errorText(id: string | undefined, code: number, message: string,
   return `{"jsonrpc":"2.0","id":${id ?? "null"},"error":${escapeControls(JSON.stringify(error))}}`;
 }
 
+/** Parses a message that this gateway or another replica wrote. */
 export function asServerMessage(text: string): ServerMessage {
-  const message = parseServerMessage(text);
-  if (message === undefined) throw new Error("not a JSON-RPC message");
-  return message;
+  let id: Member | undefined;
+  let method: string | undefined;
+  let outcome: "result" | "error" | undefined;
+  for (const one of members(text, 0)) {
+    if (one.key === "id") id = one;
+    else if (one.key === "method") method = keyAt(text, one.start, one.end);
+    else if (one.key === "result" || one.key === "error") outcome = one.key;
+  }
+  const kind = method === undefined ? outcome : id === undefined ? "notification" : "request";
+  if (kind === undefined) throw new Error("not a JSON-RPC message");
+  return { text, idStart: id?.start ?? 0, idEnd: id?.end ?? 0, kind, method };
 }
 
 /** Wraps a result without parsing it, because it may be large. The caller must pass valid JSON. */
@@ -289,18 +264,6 @@ function parseParams(value: unknown, id: string | undefined): Params {
   if (value === undefined) return NO_PARAMS;
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Params;
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
-}
-
-/** Also matches keys with escapes (`"\u0069d"`), because parsers decode them. */
-function isKey(text: string, start: number, end: number, key: string): boolean {
-  if (end - start === key.length + 2) return text.startsWith(key, start + 1);
-  if (end - start < key.length + 7 || !text.slice(start, end).includes("\\")) return false;
-  return stringValue(text, start, end) === key;
-}
-
-function stringValue(text: string, start: number, end: number): string | undefined {
-  if (text.charCodeAt(start) !== QUOTE) return undefined;
-  return decodeString(text.slice(start + 1, end - 1));
 }
 
 /** Applies edits to a request. Callers pass the new parsed parameters if the edits change them. */

@@ -389,7 +389,7 @@ export const mcpSettingsShape = {
     .enum(["stateful", "stateless"])
     .default("stateful")
     .describe(
-      "`stateless`: 2025 clients (2025 and older) get no session. Each request is independent and may go to any replica. Servers cannot send requests to these clients.",
+      "`stateless`: legacy clients (2025 and older) get no session. Each request is independent and may go to any replica. Servers cannot send requests to these clients.",
     ),
   vaultKey: secret()
     .min(32)

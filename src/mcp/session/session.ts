@@ -24,11 +24,17 @@ import {
 import { allowsPrimingEvents } from "../protocol/protocol-version.ts";
 import { type PeerSession, SessionPeers } from "../replicas/session-peers.ts";
 import type { ConnectionLoss, Upstream, UpstreamHolder, UpstreamListener } from "../server-side/upstream.ts";
-import { CANCELLED, type CallReport, failureOutcome, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventPlace } from "./event-stream.ts";
 import { type EventStream, type Heartbeats, KEEP_ALIVE_MS } from "./event-stream.ts";
-import { type CallSession, SessionCalls } from "./session-calls.ts";
+import {
+  CANCELLED,
+  type CallReport,
+  type CallSession,
+  failureOutcome,
+  SessionCalls,
+  SUCCEEDED,
+} from "./session-calls.ts";
 import type { SessionRecord, SessionRecords } from "./session-records.ts";
 import { SessionStreams, type StreamSession } from "./session-streams.ts";
 

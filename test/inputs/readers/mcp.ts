@@ -21,8 +21,8 @@ import {
   type ServerMessage,
 } from "../../../src/mcp/protocol/json-rpc.ts";
 import { handshakeRefusal, readDiscovered, readInitialized } from "../../../src/mcp/server-side/upstream.ts";
-import { isLargeAnswer, readyInSteps, responseOutcome } from "../../../src/mcp/session/call-outcome.ts";
 import { parseEventId } from "../../../src/mcp/session/event-stream.ts";
+import { isLargeAnswer, readyInSteps, responseOutcome } from "../../../src/mcp/session/session-calls.ts";
 import { readSessionId } from "../../../src/mcp/session/session-records.ts";
 import { Quarantine } from "../../../src/mcp/tools/quarantine.ts";
 import { guardedMessage } from "../../../src/mcp/tools/result-guard.ts";
