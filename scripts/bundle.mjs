@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { transformSync } from "esbuild";
+import { constantBundles } from "./constant-bundles.mjs";
 import { inlineOnDemand } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
@@ -30,6 +31,7 @@ export const bundleOptions = {
     { name: "left-out", setup: leaveOut },
     { name: "one-byte-text", setup: replaceWideCharacters },
     inlineOnDemand,
+    constantBundles,
   ],
   logLevel: "warning",
 };

@@ -17,6 +17,7 @@ import { join } from "node:path";
 import { build } from "esbuild";
 import { inject } from "postject";
 import { bundleOptions } from "./bundle.mjs";
+import { constantBundles } from "./constant-bundles.mjs";
 import { filesBelow } from "./pack-docs.mjs";
 import { root, step } from "./steps.mjs";
 
@@ -75,7 +76,7 @@ async function bundleAsScript(work, main) {
   await build({
     ...bundleOptions,
     absWorkingDir: work,
-    plugins: [],
+    plugins: [constantBundles],
     entryPoints: [whole],
     outfile: main,
     format: "cjs",
