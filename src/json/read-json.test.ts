@@ -34,6 +34,35 @@ test("text that is not JSON is reported as such, and never quoted", () => {
     assert.throws(() => readJson(DOCUMENT, text), { problem: "form", message: "is not JSON" }, text);
 });
 
+test("short strings have the value that the parser gives them", () => {
+  const parts = [
+    "a",
+    '"',
+    "\\",
+    "\n",
+    "\u0000",
+    "\u001f",
+    " ",
+    "\u007f",
+    "\u2028",
+    "é",
+    "\ud800",
+    "n",
+    "u0041",
+    "x".repeat(62),
+  ];
+  for (const [one, two] of parts.flatMap((a) => parts.map((b) => [a, b] as const)))
+    for (const text of [`"${one}${two}"`, `"${one}${two}`, `${one}"${two}"`, `"${one}"${two}`, `"${one}""${two}"`]) {
+      let expected: unknown;
+      try {
+        expected = JSON.parse(text);
+      } catch {
+        // Not JSON.
+      }
+      assert.equal(tryReadJson(DOCUMENT, text), expected, JSON.stringify(text));
+    }
+});
+
 test("only objects are read as members", () => {
   assert.deepEqual(readMembers(DOCUMENT, Buffer.from('{"a":1}')), { a: 1 });
   assert.deepEqual(readMembers(DOCUMENT, ' \n{"a":1}'), { a: 1 });
