@@ -22,14 +22,6 @@ export interface ChatVariant {
   readonly required: "required" | "any";
 }
 
-export const STANDARD_CHAT: ChatVariant = {
-  maxTokens: "max_tokens",
-  topK: true,
-  user: true,
-  seed: "seed",
-  required: "required",
-};
-
 export interface TranslationContext {
   readonly model: string;
   readonly stream: boolean;

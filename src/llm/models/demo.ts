@@ -10,10 +10,10 @@ import type { HttpCall, HttpResponseReceiver, OutgoingRequest } from "../../http
 import { encodeSseEvent } from "../../http/sse.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { readMembers } from "../../json/read-json.ts";
-import { type OutEvent, STANDARD_CHAT } from "../dialects/translation.ts";
+import type { OutEvent } from "../dialects/translation.ts";
 import { errorBody } from "../request/llm-errors.ts";
 import { estimateTextTokens } from "../usage/estimate-tokens.ts";
-import { openAiCompatible, type Provider } from "./providers.ts";
+import { openAiCompatible, type Provider, STANDARD_CHAT } from "./providers.ts";
 
 const REQUEST = peerInput("client/llm-request");
 

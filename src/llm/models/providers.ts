@@ -6,9 +6,18 @@ import { ExpectedError } from "../../base/errors.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { pathSegment, slashedName } from "../../http/request-path.ts";
 import { isMembers, type Members } from "../../json/json.ts";
-import { type ChatVariant, STANDARD_CHAT } from "../dialects/translation.ts";
+import type { ChatVariant } from "../dialects/translation.ts";
 import { type Format, isConversation } from "../request/dialect.ts";
 import { isStreamOptionsError, mayNameField } from "../request/llm-errors.ts";
+
+// Not in the folder of the dialects, which are loaded on demand.
+export const STANDARD_CHAT: ChatVariant = {
+  maxTokens: "max_tokens",
+  topK: true,
+  user: true,
+  seed: "seed",
+  required: "required",
+};
 
 export type CredentialForm = "bearer" | "x-api-key" | "api-key" | "x-goog-api-key" | "aws";
 

@@ -6,7 +6,7 @@ import type { Members } from "../../../src/json/json.ts";
 import { Losses, ToolNames } from "../../../src/llm/dialects/conversation.ts";
 import { translationBetween } from "../../../src/llm/dialects/translate.ts";
 import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/dialects/translation.ts";
-import { STANDARD_CHAT } from "../../../src/llm/dialects/translation.ts";
+import { STANDARD_CHAT } from "../../../src/llm/models/providers.ts";
 import type { Format } from "../../../src/llm/request/dialect.ts";
 
 export function context(overrides: Partial<TranslationContext> = {}): TranslationContext {
