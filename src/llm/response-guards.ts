@@ -14,14 +14,14 @@ import type { HeaderList } from "../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../http/sse.ts";
 import { isLossless } from "../json/lossless.ts";
 import { readMembersInSteps, stringifyInSteps } from "../json/parse-in-steps.ts";
-import type { PreparedRequest } from "./apply-policies.ts";
+import type { PreparedRequest } from "./model-call.ts";
 import { checkAll } from "./guards/guard-webhook.ts";
 import { createShadowGuards, GuardRejection, guardParts, type ShadowGuards } from "./guards/guarded-text.ts";
 import { createStreamGuard, type StreamGuard, type StreamTexts, streamTexts } from "./guards/stream-guard.ts";
 import { BodyTexts } from "./guards/text-places.ts";
 import { failAfter, isEventStream } from "./provider-response.ts";
 import type { Dialect, Format } from "./request/dialect.ts";
-import type { TextGuard } from "./request/llm-call.ts";
+import type { PromptRules, TextGuard } from "./request/llm-call.ts";
 import { errorBody, errorEvent, type LlmError } from "./request/llm-errors.ts";
 import { EventTooComplex } from "./usage/stream-events.ts";
 
@@ -554,7 +554,7 @@ export type ResponseGuards = (receiver: ResponseReceiver) => GuardedReceiver;
 
 /** Returns `unreadable` if an enforced guard cannot read the kind of stream that the client requested. */
 export function createResponseGuards(
-  { rules, model }: Pick<PreparedRequest, "rules" | "model">,
+  { rules, model }: { readonly rules: PromptRules; readonly model: string | undefined },
   { format, pathStream }: Dialect,
   exchange: Exchange,
 ): "unreadable" | ResponseGuards {

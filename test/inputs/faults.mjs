@@ -459,7 +459,7 @@ export const FAULTS = [
     class: "partial protection",
     effect:
       "A client sends a text that a guard must mask or reject to an endpoint for images, speech, moderation, or plain completions, and the provider receives it.",
-    file: "src/llm/apply-policies.ts",
+    file: "src/llm/model-call.ts",
     tests: [
       "src/policies/ai/",
       "src/llm/guards/",
