@@ -61,7 +61,7 @@ export function compileAi(config: AiConfig, env: BackendEnv): Backend {
     if (llm !== undefined) return new ModelCall(services, exchange, receiver, llm).run();
     const { llm: sized } = exchange.attributes;
     const settlement = sized && new Settlement(failover, sized, detectDialect(exchange.request.path));
-    return forwardUnread(table, exchange, receiver, failover, settlement);
+    return forwardUnread(table, exchange, receiver, settlement);
   }
 
   return {

@@ -17,7 +17,7 @@ import { detectDialect, parseModelsPath } from "./request/dialect.ts";
 import { UNREADABLE_STREAM } from "./request/llm-errors.ts";
 import { createResponseGuards } from "./response-guards.ts";
 import { PROMPT_ONLY, type ResponseSettlement, type Settlement } from "./settlement.ts";
-import { NO_BETAS, NO_LOSSES, NO_TOOLS, type PlanOptions, upstreamRequest, withoutKey } from "./upstream-request.ts";
+import { signedRequest, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
@@ -25,7 +25,6 @@ export function forwardUnread(
   table: ModelTable,
   exchange: Exchange,
   call: ResponseReceiver,
-  env: PlanOptions,
   settlement: Settlement | undefined,
 ): BackendRun {
   const target = table.targets[0];
@@ -52,32 +51,7 @@ export function forwardUnread(
   const own = isWebsocketPath ? request.path : `${upload}${target.basePath}${suffix}`;
   const path = withQuery(target.pathOverride ?? own, query);
   const { body } = request;
-  const sent = upstreamRequest(
-    exchange,
-    {
-      call: { format: "opaque", suffix, model: "", stream: false, counts: false, query },
-      path,
-      body: body.kind === "bytes" ? [body.bytes] : [],
-      clientFormat: "opaque",
-      more: [],
-      translation: undefined,
-      context: {
-        model: "",
-        stream: false,
-        chat: target.provider.chat,
-        losses: NO_LOSSES,
-        toolNames: NO_TOOLS,
-        betas: NO_BETAS,
-        newId: env.newId,
-        createdSeconds: 0,
-        includeUsage: false,
-      },
-      hidesUsage: false,
-      features: [],
-      framing: "events",
-    },
-    { target, model: "" },
-  );
+  const sent = upstreamRequest(exchange, target, path, body.kind === "bytes" ? [body.bytes] : [], undefined);
   if (body.kind === "stream") {
     body.taken = true;
     if (body.length === undefined) sent.headers.delete("content-length");
@@ -103,9 +77,7 @@ export function forwardUnread(
       upgraded: (status, headers, socket) => call.upgraded(status, headers, socket),
     });
   };
-  const { protocol, host, port } = target.address;
-  const { method, headers } = sent;
-  const signing = target.sign?.({ method, protocol, hostname: host, port, path, headers, body: [] });
+  const signing = target.sign?.(signedRequest(sent, target, []));
   let run: BackendRun | undefined;
   guarded.setUpstream({ abort: () => run?.abort(), resume: () => run?.resume() });
   run = signing === undefined ? send() : sendLater(signing, send, call);

@@ -18,8 +18,8 @@ import type { FailoverRules, TargetTimeouts } from "./models/target.ts";
 import { NativeResponse, type ProviderResponse, TranslatedResponse } from "./provider-response.ts";
 import { isContextLengthError, type LlmError } from "./request/llm-errors.ts";
 import { type LlmMetrics, PROMPT_ONLY, type Settlement } from "./settlement.ts";
-import { type SplitCallHandler, sendSplitRequest } from "./split-request.ts";
-import { type PlanOptions, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
+import { SplitCall, type SplitCallHandler } from "./split-request.ts";
+import { type PlanOptions, signedRequest, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 import type { PriceCatalogue } from "./usage/usage.ts";
 
 /** Longer error bodies are not inspected. */
@@ -96,10 +96,9 @@ export class ProviderCall implements SplitCallHandler {
 
   start(): void {
     const { target } = this.candidate;
-    const request = upstreamRequest(this.#exchange, this.#plan, this.candidate);
-    const { protocol, host, port } = target.address;
-    const { method, path, headers } = request;
-    const signing = target.sign?.({ method, protocol, hostname: host, port, path, headers, body: this.#plan.body });
+    const { path, body, translatedTo } = this.#plan;
+    const request = upstreamRequest(this.#exchange, target, path, body, translatedTo);
+    const signing = target.sign?.(signedRequest(request, target, body));
     if (signing === undefined) this.#send(request);
     else
       signing
@@ -170,7 +169,7 @@ export class ProviderCall implements SplitCallHandler {
     else {
       trace?.point({ type: "policyEvent", kind: "llmParts", details: { calls } });
       if (attributes.llm) attributes.llm.providerCalls = calls;
-      this.#http = sendSplitRequest(this.#exchange, plan, this.candidate, request, this, (tokens) =>
+      this.#http = new SplitCall(this.#exchange, plan, this.candidate, request, this, (tokens) =>
         this.#settlement.addSpent(tokens),
       );
     }

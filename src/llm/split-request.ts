@@ -14,7 +14,7 @@ import {
 } from "../http/http-client.ts";
 import { readMembers } from "../json/read-json.ts";
 import type { Candidate } from "./models/model-table.ts";
-import { type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
+import { signedRequest, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 import { estimateRequestTokens } from "./usage/estimate-tokens.ts";
 import { readHeaderUsage } from "./usage/usage.ts";
 
@@ -24,21 +24,18 @@ const MAX_CALLS_AT_ONCE = 8;
 /** Bounds all responses together, below the limit of one translated response. */
 const MAX_RESPONSES_BYTES = 15 * 1024 * 1024;
 
-export interface SplitRequest {
-  readonly count: number;
-  request(at: number): OutgoingRequest | Promise<OutgoingRequest>;
-  send(request: OutgoingRequest, handler: HttpResponseReceiver): HttpCall;
-  tokensOf(headers: HeaderList, answer: Buffer): number | undefined;
-  estimateOf(at: number): number;
-  /** Writes the token total into the head of the joined response, or removes it if the count of a part is unknown. */
-  total(headers: HeaderList, tokens: number | undefined): void;
+export interface SplitCallHandler extends HttpResponseReceiver {
   partReceived(): void;
-  spent(tokens: number): void;
 }
 
 export class SplitCall implements HttpCall {
-  readonly #parts: SplitRequest;
-  readonly #handler: HttpResponseReceiver;
+  readonly #exchange: Exchange;
+  readonly #plan: UpstreamPlan;
+  readonly #candidate: Candidate;
+  readonly #signedFirst: OutgoingRequest;
+  readonly #handler: SplitCallHandler;
+  readonly #spent: (tokens: number) => void;
+  readonly #count: number;
   readonly #open = new Set<Part>();
   readonly #responses: Buffer[] = [];
   #next = 0;
@@ -51,9 +48,22 @@ export class SplitCall implements HttpCall {
   #isReported = false;
   #isOver = false;
 
-  constructor(parts: SplitRequest, handler: HttpResponseReceiver) {
-    this.#parts = parts;
+  /** `first` is the signed request of the first part. `spent` receives the tokens used if the request does not complete. */
+  constructor(
+    exchange: Exchange,
+    plan: UpstreamPlan,
+    candidate: Candidate,
+    first: OutgoingRequest,
+    handler: SplitCallHandler,
+    spent: (tokens: number) => void,
+  ) {
+    this.#exchange = exchange;
+    this.#plan = plan;
+    this.#candidate = candidate;
+    this.#signedFirst = first;
     this.#handler = handler;
+    this.#spent = spent;
+    this.#count = plan.more.length + 1;
     this.#fill();
   }
 
@@ -77,7 +87,7 @@ export class SplitCall implements HttpCall {
   }
 
   partReceived(): void {
-    if (!this.#isOver) this.#parts.partReceived();
+    if (!this.#isOver) this.#handler.partReceived();
   }
 
   respondedWithError(part: Part, status: number, headers: HeaderList): void {
@@ -121,33 +131,34 @@ export class SplitCall implements HttpCall {
 
   /** Extrapolates the total size from the responses received so far. */
   exceedsLimit(bytes: number): boolean {
-    return (this.#bytes + bytes) * this.#parts.count > MAX_RESPONSES_BYTES * (this.#completed + 1);
+    return (this.#bytes + bytes) * this.#count > MAX_RESPONSES_BYTES * (this.#completed + 1);
   }
 
   completed(part: Part, headers: HeaderList, answer: Buffer): void {
     if (this.#isOver || this.#failed) return;
     this.#open.delete(part);
-    const tokens = this.#parts.tokensOf(headers, answer);
-    this.#tokens += tokens ?? this.#parts.estimateOf(part.at);
+    const tokens = readHeaderUsage(headers)?.inputTokens ?? countedIn(answer, this.#plan);
+    this.#tokens += tokens ?? this.#estimate(part.at);
     if (tokens === undefined) this.#areCounted = false;
     if (part.at === 0) this.#firstHead = headers;
     this.#responses[part.at] = answer;
     this.#bytes += answer.length;
     this.#completed += 1;
-    if (this.#completed < this.#parts.count) this.#fill();
+    if (this.#completed < this.#count) this.#fill();
     else this.#finish();
   }
 
   #fill(): void {
-    while (!this.#isOver && this.#open.size < MAX_CALLS_AT_ONCE && this.#next < this.#parts.count) {
+    while (!this.#isOver && this.#open.size < MAX_CALLS_AT_ONCE && this.#next < this.#count) {
       const part = new Part(this, this.#next++);
       this.#open.add(part);
-      const request = this.#parts.request(part.at);
-      if (!(request instanceof Promise)) part.http = this.#parts.send(request, part);
+      const request = this.#request(part.at);
+      if (!(request instanceof Promise)) part.http = this.#candidate.target.upstream.send(request, part);
       else
         request
           .then((ready) => {
-            if (!this.#isOver && this.#failed === undefined) part.http = this.#parts.send(ready, part);
+            if (!this.#isOver && this.#failed === undefined)
+              part.http = this.#candidate.target.upstream.send(ready, part);
           })
           .catch((error: Error) => {
             if (this.#failed === undefined) this.failed(part, new HttpClientError("connect", error.message, error));
@@ -155,12 +166,29 @@ export class SplitCall implements HttpCall {
     }
   }
 
+  #body(at: number): readonly Buffer[] {
+    return at === 0 ? this.#plan.body : (this.#plan.more[at - 1] ?? []);
+  }
+
+  #request(at: number): OutgoingRequest | Promise<OutgoingRequest> {
+    if (at === 0) return this.#signedFirst;
+    const { target } = this.#candidate;
+    const body = this.#body(at);
+    const request = upstreamRequest(this.#exchange, target, this.#plan.path, body, this.#plan.translatedTo);
+    return target.sign?.(signedRequest(request, target, body))?.then(() => request) ?? request;
+  }
+
+  #estimate(at: number): number {
+    return estimateRequestTokens(Buffer.concat(this.#body(at)));
+  }
+
   #finish(): void {
     const headers = this.#firstHead;
     if (headers === undefined) return;
     for (const name of ["content-length", "content-encoding", "etag"]) headers.delete(name);
     headers.set("content-type", "application/json");
-    this.#parts.total(headers, this.#areCounted ? this.#tokens : undefined);
+    if (this.#areCounted) headers.set(COUNT_HEADER, String(this.#tokens));
+    else headers.delete(COUNT_HEADER);
     const pieces = this.#responses.flatMap((answer, at) => (at === 0 ? [answer] : [COMMA, answer]));
     this.#isReported = true;
     this.#handler.head(200, headers);
@@ -174,8 +202,8 @@ export class SplitCall implements HttpCall {
     if (this.#isReported) return;
     this.#isReported = true;
     let tokens = this.#tokens;
-    for (const { at, http } of this.#open) if (http !== undefined) tokens += this.#parts.estimateOf(at);
-    this.#parts.spent(tokens);
+    for (const { at, http } of this.#open) if (http !== undefined) tokens += this.#estimate(at);
+    this.#spent(tokens);
   }
 
   #close(but: Part | undefined): void {
@@ -247,50 +275,6 @@ class Part implements HttpResponseReceiver {
 
 /** Bedrock reports the input tokens of a call in this header. */
 const COUNT_HEADER = "x-amzn-bedrock-input-token-count";
-
-export interface SplitCallHandler extends HttpResponseReceiver {
-  partReceived(): void;
-}
-
-/**
- * `first` is the signed request of the first part. `spent` receives the tokens used if the request does not complete.
- */
-export function sendSplitRequest(
-  exchange: Exchange,
-  plan: UpstreamPlan,
-  candidate: Candidate,
-  first: OutgoingRequest,
-  owner: SplitCallHandler,
-  spent: (tokens: number) => void,
-): HttpCall {
-  const { target } = candidate;
-  const { protocol, host, port } = target.address;
-  const bodyAt = (at: number): readonly Buffer[] => (at === 0 ? plan.body : (plan.more[at - 1] ?? []));
-  return new SplitCall(
-    {
-      count: plan.more.length + 1,
-      request(at) {
-        if (at === 0) return first;
-        const body = bodyAt(at);
-        const request = upstreamRequest(exchange, { ...plan, body }, candidate);
-        const { method, path, headers } = request;
-        return (
-          target.sign?.({ method, protocol, hostname: host, port, path, headers, body })?.then(() => request) ?? request
-        );
-      },
-      send: (request, part) => target.upstream.send(request, part),
-      tokensOf: (headers, answer) => readHeaderUsage(headers)?.inputTokens ?? countedIn(answer, plan),
-      estimateOf: (at) => estimateRequestTokens(Buffer.concat(bodyAt(at))),
-      total(headers, tokens) {
-        if (tokens === undefined) headers.delete(COUNT_HEADER);
-        else headers.set(COUNT_HEADER, String(tokens));
-      },
-      partReceived: () => owner.partReceived(),
-      spent,
-    },
-    owner,
-  );
-}
 
 function countedIn(answer: Buffer, { translation }: UpstreamPlan): number | undefined {
   const members = translation?.counts && readMembers(COUNT, answer);

@@ -4,6 +4,7 @@
 import { Readable } from "node:stream";
 import { type PeerInput, peerInput } from "../base/peer-inputs.ts";
 import type { Exchange, GatewayRequest } from "../core/exchange.ts";
+import type { SignedRequest } from "../core/signed-request.ts";
 import {
   FORWARDING_HEADERS,
   includesHeader,
@@ -42,7 +43,6 @@ import { withoutCollection } from "./request/read-request.ts";
 const OPTION = peerInput("client/llm-option");
 
 export interface UpstreamPlan {
-  readonly call: UpstreamCall;
   readonly path: string;
   readonly body: readonly Buffer[];
   /** Holds the bodies of further calls if the request was split. `body` is the first. */
@@ -50,6 +50,7 @@ export interface UpstreamPlan {
   readonly clientFormat: Format;
   /** Undefined if the provider uses the client's dialect. */
   readonly translation: Translation | undefined;
+  readonly translatedTo: Format | undefined;
   readonly context: TranslationContext;
   /** `array` is the format of Google's streams without `alt=sse`. */
   readonly framing: "events" | "array";
@@ -66,10 +67,10 @@ export interface PlanOptions {
   nowSeconds(): number;
 }
 
-export const NO_LOSSES = new Losses("refuse");
-export const NO_TOOLS = new ToolNames();
+const NO_LOSSES = new Losses("refuse");
+const NO_TOOLS = new ToolNames();
 const NO_MORE: UpstreamPlan["more"] = [];
-export const NO_BETAS: readonly string[] = [];
+const NO_BETAS: readonly string[] = [];
 
 export function planRequest(
   llm: LlmCall,
@@ -129,7 +130,7 @@ export function planRequest(
   const unmarkedBody = (): readonly Buffer[] => nativeBody(llm, call, options, asksForUsage, provider.modelInBody);
   const bodies = isEdited ? treeBodies(llm, call, translation, context, asksForUsage, omitted, target, env) : undefined;
   return {
-    call,
+    translatedTo: translation && format,
     path: target.pathOverride ?? upstreamPath(call, target),
     more: bodies && bodies.length > 1 ? bodies.slice(1) : NO_MORE,
     body:
@@ -252,7 +253,14 @@ export function isForwarded(name: string, isReplaced: boolean): boolean {
 
 const COPIED_BYTES = 1024 * 1024;
 
-export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target }: Candidate): OutgoingRequest {
+/** `translatedTo` is the format of a translated body. */
+export function upstreamRequest(
+  exchange: Exchange,
+  target: Target,
+  path: string,
+  body: readonly Buffer[],
+  translatedTo: Format | undefined,
+): OutgoingRequest {
   const headers = new HeaderList();
   const { pairs } = exchange.request.headers;
   const listed = exchange.request.headers.get("connection")?.toLowerCase();
@@ -274,16 +282,25 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   const own = target.provider.headers;
   for (const name in own) if (!headers.has(name)) headers.add(name, own[name] as string);
   headers.add("accept-encoding", "identity");
-  if (plan.translation) {
+  if (translatedTo !== undefined) {
     headers.set("content-type", "application/json");
     headers.set("accept", "*/*");
     // Only the Messages format reads this header.
-    if (plan.call.format !== "messages") headers.delete("anthropic-beta");
+    if (translatedTo !== "messages") headers.delete("anthropic-beta");
   }
   let size = 0;
-  for (const piece of plan.body) size += piece.length;
+  for (const piece of body) size += piece.length;
   headers.add("content-length", String(size));
-  return { method: exchange.request.method, path: plan.path, headers, body: joinBody(plan.body, size) };
+  return { method: exchange.request.method, path, headers, body: joinBody(body, size) };
+}
+
+/** Returns what a signature or a token of the target covers. */
+export function signedRequest(
+  { method, path, headers }: OutgoingRequest,
+  { address: { protocol, host, port } }: Target,
+  body: readonly Buffer[],
+): SignedRequest {
+  return { method, protocol, hostname: host, port, path, headers, body };
 }
 
 function joinBody(pieces: readonly Buffer[], size: number): Buffer | Readable | undefined {
@@ -324,7 +341,7 @@ function withUsage(body: Members): Members {
   return { ...body, stream_options: { ...(isMembers(options) ? options : {}), include_usage: true } };
 }
 
-export function treeBodies(
+function treeBodies(
   llm: LlmCall,
   call: UpstreamCall,
   translation: Translation | undefined,
@@ -366,7 +383,7 @@ export function treeBodies(
 }
 
 /** Returns undefined if the body cannot be parsed or `markPrompt` does not change it. */
-export function markedBody(
+function markedBody(
   llm: LlmCall,
   { format, model }: UpstreamCall,
   caching: PromptCaching,
