@@ -17,16 +17,16 @@ import { openAiCompatible, type Provider, STANDARD_CHAT } from "./providers.ts";
 
 const REQUEST = peerInput("client/llm-request");
 
-export const DEMO_MODEL = "demo";
+const DEMO_MODEL = "demo";
 const DIMENSIONS = 8;
 
-export interface DemoCall {
+interface DemoCall {
   readonly body: Members;
   readonly inputTokens: number;
   readonly createdSeconds: number;
 }
 
-export function demoChat(call: DemoCall): Members {
+function demoChat(call: DemoCall): Members {
   const { id, model, words } = createReply(call, lastUserText(call.body.messages));
   return {
     id,
@@ -38,11 +38,12 @@ export function demoChat(call: DemoCall): Members {
   };
 }
 
-export function demoChatStream(call: DemoCall): OutEvent[] {
+function demoChatStream(call: DemoCall): OutEvent["data"][] {
   const { id, model, words } = createReply(call, lastUserText(call.body.messages));
   const head = { id, object: "chat.completion.chunk", created: call.createdSeconds, model };
-  const chunk = (delta: Members, finish: string | null): OutEvent => ({
-    data: { ...head, choices: [{ index: 0, delta, finish_reason: finish }] },
+  const chunk = (delta: Members, finish: string | null): Members => ({
+    ...head,
+    choices: [{ index: 0, delta, finish_reason: finish }],
   });
   const options = call.body.stream_options;
   const wantsUsage = isMembers(options) && options.include_usage === true;
@@ -50,35 +51,12 @@ export function demoChatStream(call: DemoCall): OutEvent[] {
     chunk({ role: "assistant", content: "" }, null),
     ...words.map((content) => chunk({ content }, null)),
     chunk({}, "stop"),
-    ...(wantsUsage ? [{ data: { ...head, choices: [], usage: chatUsage(call, words) } }] : []),
-    { data: "[DONE]" as const },
+    ...(wantsUsage ? [{ ...head, choices: [], usage: chatUsage(call, words) }] : []),
+    "[DONE]",
   ];
 }
 
-export function demoResponse(call: DemoCall): Members {
-  const { id, model, words } = createReply(call, lastUserText(call.body.input));
-  return responseObject(call, id, model, words, "completed");
-}
-
-export function demoResponseStream(call: DemoCall): OutEvent[] {
-  const { id, model, words } = createReply(call, lastUserText(call.body.input));
-  const item = { id: `msg_${id}`, type: "message", status: "in_progress", role: "assistant", content: [] };
-  const place = { item_id: item.id, output_index: 0, content_index: 0 };
-  const part = { type: "output_text", text: words.join(""), annotations: [] };
-  const events: Members[] = [
-    { type: "response.created", response: responseObject(call, id, model, [], "in_progress") },
-    { type: "response.output_item.added", output_index: 0, item },
-    { type: "response.content_part.added", ...place, part: { ...part, text: "" } },
-    ...words.map((delta) => ({ type: "response.output_text.delta", ...place, delta })),
-    { type: "response.output_text.done", ...place, text: part.text },
-    { type: "response.content_part.done", ...place, part },
-    { type: "response.output_item.done", output_index: 0, item: { ...item, status: "completed", content: [part] } },
-    { type: "response.completed", response: responseObject(call, id, model, words, "completed") },
-  ];
-  return events.map((data, i) => ({ event: String(data.type), data: { ...data, sequence_number: i } }));
-}
-
-export function demoEmbeddings(call: DemoCall): Members {
+function demoEmbeddings(call: DemoCall): Members {
   const { input } = call.body;
   const texts = Array.isArray(input) ? input : [input];
   const data = texts.map((text, index) => ({ object: "embedding", index, embedding: embed(JSON.stringify(text)) }));
@@ -90,7 +68,7 @@ export function demoEmbeddings(call: DemoCall): Members {
   };
 }
 
-export function demoModels(): Members {
+function demoModels(): Members {
   return { object: "list", data: [{ id: DEMO_MODEL, object: "model", created: 0, owned_by: "demo" }] };
 }
 
@@ -99,47 +77,6 @@ function createReply(call: DemoCall, question: string): { id: string; model: str
   const said = question === "" ? "nothing" : `"${question.length > 200 ? `${question.slice(0, 200)}…` : question}"`;
   const text = `This is the demo provider. You said ${said}. Configure a real provider to get a real answer.`;
   return { id: `demo-${id}`, model: requestedModel(call.body), words: text.match(/\s*\S+/g) ?? [] };
-}
-
-function responseObject(call: DemoCall, id: string, model: string, words: readonly string[], status: string): Members {
-  const text = words.join("");
-  const output = [
-    {
-      id: `msg_${id}`,
-      type: "message",
-      status,
-      role: "assistant",
-      content: [{ type: "output_text", text, annotations: [] }],
-    },
-  ];
-  const done = status === "completed";
-  const outputTokens = words.length;
-  return {
-    id: `resp_${id}`,
-    object: "response",
-    created_at: call.createdSeconds,
-    status,
-    model,
-    output: done ? output : [],
-    error: null,
-    incomplete_details: null,
-    instructions: null,
-    metadata: {},
-    parallel_tool_calls: true,
-    temperature: 1,
-    top_p: 1,
-    tool_choice: "auto",
-    tools: [],
-    usage: done
-      ? {
-          input_tokens: call.inputTokens,
-          input_tokens_details: { cached_tokens: 0 },
-          output_tokens: outputTokens,
-          output_tokens_details: { reasoning_tokens: 0 },
-          total_tokens: call.inputTokens + outputTokens,
-        }
-      : null,
-  };
 }
 
 function chatUsage(call: DemoCall, words: readonly string[]): Members {
@@ -173,7 +110,7 @@ function embed(text: string): number[] {
   return raw.map((value) => Number((value / length).toFixed(6)));
 }
 
-export function demoInputTokens(body: Members): number {
+function demoInputTokens(body: Members): number {
   const prompt = body.messages ?? body.input ?? "";
   return estimateTextTokens(Buffer.from(typeof prompt === "string" ? prompt : lastUserText(prompt)));
 }
@@ -185,7 +122,7 @@ export interface Upstream {
 export function demoProvider(): Provider {
   return openAiCompatible("demo", "http://demo.internal/v1", {
     streamUsage: true,
-    responses: true,
+    responses: false,
     chat: STANDARD_CHAT,
   });
 }
@@ -208,7 +145,7 @@ const USE_POST = "this is the demo LLM: POST a JSON body to /v1/chat/completions
 class DemoRun implements Carrier {
   readonly #clock: Clock;
   readonly #delayMs: number;
-  #events: readonly OutEvent[] = [];
+  #events: readonly OutEvent["data"][] = [];
   #next = 0;
   #paused = false;
 
@@ -247,11 +184,9 @@ class DemoRun implements Carrier {
   }
 
   #respond(attempt: HttpAttempt, path: string, call: DemoCall): void {
-    const isResponses = path.endsWith("/responses");
     if (path.endsWith("/embeddings")) this.#json(attempt, 200, demoEmbeddings(call));
-    else if (call.body.stream === true)
-      this.#stream(attempt, isResponses ? demoResponseStream(call) : demoChatStream(call));
-    else this.#json(attempt, 200, isResponses ? demoResponse(call) : demoChat(call));
+    else if (call.body.stream === true) this.#stream(attempt, demoChatStream(call));
+    else this.#json(attempt, 200, demoChat(call));
   }
 
   #json(attempt: HttpAttempt, status: number, value: Members): void {
@@ -261,7 +196,7 @@ class DemoRun implements Carrier {
     attempt.end([]);
   }
 
-  #stream(attempt: HttpAttempt, events: readonly OutEvent[]): void {
+  #stream(attempt: HttpAttempt, events: readonly OutEvent["data"][]): void {
     this.#events = events;
     attempt.head(
       200,
@@ -278,10 +213,8 @@ class DemoRun implements Carrier {
         return;
       }
       this.#next += 1;
-      const data = next.data === "[DONE]" ? next.data : JSON.stringify(next.data);
-      this.#paused = !attempt.data(
-        Buffer.from(encodeSseEvent({ ...(next.event === undefined ? {} : { event: next.event }), data })),
-      );
+      const data = next === "[DONE]" ? next : JSON.stringify(next);
+      this.#paused = !attempt.data(Buffer.from(encodeSseEvent({ data })));
       if (this.#delayMs > 0 && !this.#paused) {
         this.#paused = true;
         this.#clock.after(this.#delayMs, () => this.proceed(attempt));
