@@ -8,7 +8,6 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import { readMembers } from "../../json/read-json.ts";
 import { errorMessage } from "../request/llm-errors.ts";
-import { readUsage } from "../usage/usage.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -25,11 +24,19 @@ import {
   thinkingBudget,
   thinkingEffort,
   UpstreamResponseError,
+  unlessEmpty,
   usesTools,
   writeSettings,
 } from "./conversation.ts";
 import { anthropicSignature, readFinish } from "./messages-provider.ts";
-import type { ResponseSink, StreamReader, StreamTranslation, Translation, TranslationContext } from "./translation.ts";
+import {
+  type ResponseSink,
+  reportUsage,
+  type StreamReader,
+  type StreamTranslation,
+  type Translation,
+  type TranslationContext,
+} from "./translation.ts";
 
 const IMAGE_FORMATS = lookupTable<string>({
   "image/png": "png",
@@ -65,14 +72,14 @@ export function writeConverseRequest(conversation: Conversation, context: Transl
   const { topK, ...settings } = conversation.settings;
   const inference = compact({
     maxTokens: conversation.maxTokens,
-    stopSequences: conversation.stop.length === 0 ? undefined : conversation.stop,
+    stopSequences: unlessEmpty(conversation.stop),
     ...writeSettings(settings, { temperature: "temperature", topP: "topP" }, losses),
   });
   const betas = isClaude ? bedrockBetas(context.betas) : [];
   const additional = compact({
     top_k: topK?.value,
     ...thinkingFields(conversation, model, losses),
-    anthropic_beta: betas.length === 0 ? undefined : betas,
+    anthropic_beta: unlessEmpty(betas),
   });
   return compact({
     system:
@@ -82,10 +89,10 @@ export function writeConverseRequest(conversation: Conversation, context: Transl
             .filter(({ text }) => text !== "")
             .flatMap(({ text, cacheControl }) => marked({ text }, cacheControl)),
     messages: turns.map(({ role, parts }) => ({ role, content: parts.flatMap((part) => writeBlocks(part, marked)) })),
-    inferenceConfig: Object.keys(inference).length === 0 ? undefined : inference,
+    inferenceConfig: unlessEmpty(inference),
     toolConfig: toolConfig(conversation, turns, marked, losses),
     outputConfig: outputConfig(conversation, losses),
-    additionalModelRequestFields: Object.keys(additional).length === 0 ? undefined : additional,
+    additionalModelRequestFields: unlessEmpty(additional),
   });
 }
 
@@ -259,8 +266,7 @@ export function readConverseResponse(body: Members, sink: ResponseSink): void {
     }
   }
   sink.finish(0, readFinish(body.stopReason));
-  const usage = readUsage(body.usage);
-  if (usage) sink.usage(usage);
+  reportUsage(body.usage, sink);
 }
 
 export function openConverseReader(sink: ResponseSink): StreamReader {
@@ -300,8 +306,7 @@ export function openConverseReader(sink: ResponseSink): StreamReader {
     },
     end() {
       if (!finished) throw new UpstreamResponseError(502, ENDED_EARLY);
-      const counted = readUsage(usage);
-      if (counted) sink.usage(counted);
+      reportUsage(usage, sink);
     },
   };
 
@@ -391,10 +396,10 @@ export function parseBetas(header: string | undefined): readonly string[] {
         .filter((name) => name !== "");
 }
 
-export function bedrockBetas(betas: readonly string[]): readonly string[] {
+function bedrockBetas(betas: readonly string[]): readonly string[] {
   return betas.filter((name) => BEDROCK.has(name));
 }
 
-export function membersWithoutBeta(betas: readonly string[]): readonly string[] {
+function membersWithoutBeta(betas: readonly string[]): readonly string[] {
   return MEMBERS.filter(([, beta]) => !betas.includes(beta)).map(([member]) => member);
 }

@@ -13,6 +13,7 @@ import {
   members,
   NOT_SUPPORTED,
   optionalBoolean,
+  optionalList,
   optionalNumber,
   optionalText,
   type Part,
@@ -31,6 +32,7 @@ import {
   type Turn,
   TurnList,
   text,
+  unlessEmpty,
   writeSignature,
 } from "./conversation.ts";
 import {
@@ -100,7 +102,7 @@ export function readChatRequest(body: Members, context: TranslationContext): Con
   return {
     system,
     turns,
-    tools: body.tools === undefined || body.tools === null ? [] : readTools(list(body.tools, "tools"), losses),
+    tools: readTools(optionalList(body.tools, "tools"), losses),
     toolChoice: readToolChoice(body.tool_choice),
     parallelTools: optionalBoolean(body.parallel_tool_calls, "parallel_tool_calls"),
     maxTokens:
@@ -172,9 +174,8 @@ function readToolChoice(value: unknown): ToolChoice | undefined {
 }
 
 function readStop(value: unknown): string[] {
-  if (value === undefined || value === null) return [];
   if (typeof value === "string") return [value];
-  return list(value, "stop").map((one, i) => text(one, `stop[${i}]`));
+  return optionalList(value, "stop").map((one, i) => text(one, `stop[${i}]`));
 }
 
 function readFormat(value: unknown): ResponseFormat | undefined {
@@ -280,8 +281,7 @@ function loseUnknown(message: Members, at: string, losses: Losses): void {
 function readToolCalls(message: Members, at: string, context: TranslationContext): ToolCallPart[] {
   if (message.function_call !== undefined && message.function_call !== null)
     throw new TranslationError(`${at}.function_call`, "is not supported; use tool_calls");
-  if (message.tool_calls === undefined || message.tool_calls === null) return [];
-  return list(message.tool_calls, `${at}.tool_calls`).map((value, j) => {
+  return optionalList(message.tool_calls, `${at}.tool_calls`).map((value, j) => {
     const where = `${at}.tool_calls[${j}]`;
     const call = members(value, where);
     if (call.type !== undefined && call.type !== "function")
@@ -379,12 +379,12 @@ function message(choice: Choice, context: TranslationContext): Members {
     // OpenAI sends `null` content instead of an empty string for a response with only tool calls.
     content: text === "" && calls.length > 0 ? null : text,
     reasoning_content: reasoning === "" ? undefined : reasoning,
-    tool_calls: calls.length === 0 ? undefined : calls,
+    tool_calls: unlessEmpty(calls),
   });
 }
 
 /** Cached tokens are included in the prompt tokens and also reported separately. */
-export function chatUsage(usage: Usage): Members {
+function chatUsage(usage: Usage): Members {
   return compact({
     prompt_tokens: usage.inputTokens,
     completion_tokens: usage.outputTokens,

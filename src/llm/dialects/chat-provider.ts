@@ -3,7 +3,6 @@
  */
 import { isMembers, type Members } from "../../json/json.ts";
 import { errorMessage } from "../request/llm-errors.ts";
-import { readUsage } from "../usage/usage.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -20,12 +19,14 @@ import {
   thinkingEffort,
   toUrl,
   UpstreamResponseError,
+  unlessEmpty,
   writeSettings,
 } from "./conversation.ts";
 import {
   type Finish,
   type ResponseSink,
   readChoiceIndex,
+  reportUsage,
   type StreamReader,
   type TranslationContext,
 } from "./translation.ts";
@@ -44,14 +45,13 @@ export function writeChatRequest(conversation: Conversation, context: Translatio
       ...keepSupportedParts(conversation.turns, ({ kind }) => kind !== "thought").flatMap(writeMessages),
     ],
     [chat.maxTokens]: conversation.maxTokens,
-    stop: conversation.stop.length === 0 ? undefined : conversation.stop,
-    tools:
-      conversation.tools.length === 0
-        ? undefined
-        : conversation.tools.map(({ name, description, parameters, strict }) => ({
-            type: "function",
-            function: compact({ name, description, parameters, strict: strict === true ? true : undefined }),
-          })),
+    stop: unlessEmpty(conversation.stop),
+    tools: unlessEmpty(
+      conversation.tools.map(({ name, description, parameters, strict }) => ({
+        type: "function",
+        function: compact({ name, description, parameters, strict: strict === true ? true : undefined }),
+      })),
+    ),
     tool_choice: conversation.toolChoice && toolChoice(conversation.toolChoice, chat.required),
     parallel_tool_calls: conversation.parallelTools === false && conversation.tools.length > 0 ? false : undefined,
     user: chat.user ? conversation.user : undefined,
@@ -100,7 +100,7 @@ function assistantMessage(parts: Turn["parts"]): Members {
   return compact({
     role: "assistant",
     content: texts.length === 0 ? null : texts.join(""),
-    tool_calls: calls.length === 0 ? undefined : calls,
+    tool_calls: unlessEmpty(calls),
   });
 }
 
@@ -164,8 +164,7 @@ export function readChatResponse(body: Members, sink: ResponseSink): void {
     }
     sink.finish(at, readFinish(choice.finish_reason, calls.length > 0));
   }
-  const usage = readUsage(body.usage);
-  if (usage) sink.usage(usage);
+  reportUsage(body.usage, sink);
 }
 
 export function openChatReader(sink: ResponseSink): StreamReader {
@@ -189,8 +188,7 @@ export function openChatReader(sink: ResponseSink): StreamReader {
     event(_name, data) {
       if (isMembers(data.error)) throw new UpstreamResponseError(500, errorMessage(data, ""));
       sink.begin(nonEmptyString(data.id), nonEmptyString(data.model));
-      const usage = readUsage(data.usage);
-      if (usage) sink.usage(usage);
+      reportUsage(data.usage, sink);
       if (!Array.isArray(data.choices)) return;
       for (const choice of data.choices) {
         if (!isMembers(choice)) continue;

@@ -10,7 +10,7 @@ import { InputError, type PeerInput, peerInput } from "../../base/peer-inputs.ts
 import { isMembers, type Members } from "../../json/json.ts";
 import { type ParsedTexts, readCounted } from "../../json/read-json.ts";
 
-export interface EncodedData {
+interface EncodedData {
   readonly mediaType: string;
   readonly data: string;
 }
@@ -23,13 +23,13 @@ export interface TextPart {
   readonly cacheControl?: unknown;
 }
 
-export interface ImagePart {
+interface ImagePart {
   readonly kind: "image";
   readonly source: Source;
   readonly cacheControl?: unknown;
 }
 
-export interface FilePart {
+interface FilePart {
   readonly kind: "file";
   readonly source: Source;
   readonly name: string | undefined;
@@ -56,7 +56,7 @@ export interface ToolResultPart {
 }
 
 /** Only the provider that signed the reasoning accepts it back. */
-export interface ThoughtPart {
+interface ThoughtPart {
   readonly kind: "thought";
   readonly text: string;
   readonly signature: Signature;
@@ -95,12 +95,12 @@ export interface Thinking {
  * A setting is rejected, dropped, or passed through under the client's parameter name if the provider does not support
  * it.
  */
-export interface Setting {
+interface Setting {
   readonly param: string;
   readonly value: unknown;
 }
 
-export type SettingName =
+type SettingName =
   | "temperature"
   | "topP"
   | "topK"
@@ -111,7 +111,7 @@ export type SettingName =
   | "verbosity"
   | "serviceTier";
 
-export type Settings = Readonly<Partial<Record<SettingName, Setting>>>;
+type Settings = Readonly<Partial<Record<SettingName, Setting>>>;
 
 export interface Conversation {
   readonly system: readonly TextPart[];
@@ -158,7 +158,7 @@ export function resultText(part: ToolResultPart, hasErrorFlag: boolean): string 
   return part.isError && !hasErrorFlag ? `Error: ${text}` : text;
 }
 
-export type Signer = "anthropic" | "google";
+type Signer = "anthropic" | "google";
 
 export interface Signature {
   readonly signer: Signer;
@@ -203,7 +203,7 @@ const FLAT_NAME_CHARS = 64;
 const UNSAFE = /[^A-Za-z0-9_-]/g;
 const HASH_CHARS = 12;
 
-export interface ClientToolName {
+interface ClientToolName {
   readonly name: string;
   readonly namespace?: string;
 }
@@ -266,6 +266,11 @@ export function list(value: unknown, param: string): readonly unknown[] {
   return value;
 }
 
+/** An absent list is empty. */
+export function optionalList(value: unknown, param: string): readonly unknown[] {
+  return value === undefined || value === null ? [] : list(value, param);
+}
+
 export function text(value: unknown, param: string): string {
   if (typeof value !== "string") throw new TranslationError(param, "must be a string");
   return value;
@@ -285,6 +290,11 @@ export function optionalBoolean(value: unknown, param: string): boolean | undefi
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "boolean") throw new TranslationError(param, "must be true or false");
   return value;
+}
+
+/** Providers reject some empty lists and objects, so these are omitted. */
+export function unlessEmpty<T extends Members | readonly unknown[]>(value: T): T | undefined {
+  return (Array.isArray(value) ? value : Object.keys(value)).length === 0 ? undefined : value;
 }
 
 export function compact(object: Members): Members {

@@ -12,6 +12,7 @@ import {
   members,
   NOT_SUPPORTED,
   nonEmptyString,
+  optionalList,
   optionalNumber,
   optionalText,
   type Part,
@@ -73,10 +74,7 @@ export function readGeminiRequest(original: Members, { losses }: TranslationCont
     toolChoice: readToolChoice(body.toolConfig),
     parallelTools: undefined,
     maxTokens: optionalNumber(config.maxOutputTokens, at("maxOutputTokens")),
-    stop:
-      config.stopSequences === undefined || config.stopSequences === null
-        ? []
-        : list(config.stopSequences, at("stopSequences")).map((one) => text(one, at("stopSequences"))),
+    stop: optionalList(config.stopSequences, at("stopSequences")).map((one) => text(one, at("stopSequences"))),
     user: undefined,
     thinking: readThinking(config.thinkingConfig),
     format: readFormat(config),
@@ -103,14 +101,12 @@ function camelCase(value: Members): Members {
 }
 
 function readTools(value: unknown, losses: Losses): Tool[] {
-  if (value === undefined || value === null) return [];
-  return list(value, "tools").flatMap((one, i) => {
+  return optionalList(value, "tools").flatMap((one, i) => {
     const at = `tools[${i}]`;
     const tool = camelCase(members(one, at));
     for (const [name, member] of Object.entries(tool))
       if (name !== "functionDeclarations" && member !== null) losses.lose(`${at}.${name}`, member);
-    if (tool.functionDeclarations === undefined || tool.functionDeclarations === null) return [];
-    return list(tool.functionDeclarations, `${at}.functionDeclarations`).map((declared, j) => {
+    return optionalList(tool.functionDeclarations, `${at}.functionDeclarations`).map((declared, j) => {
       const where = `${at}.functionDeclarations[${j}]`;
       const { name, description, parameters, parametersJsonSchema } = camelCase(members(declared, where));
       return {
@@ -128,7 +124,7 @@ function readTools(value: unknown, losses: Losses): Tool[] {
 }
 
 /** Converts Google's older schemas, which have uppercase types, numbers as strings, and `nullable`. */
-export function jsonSchema(value: unknown): unknown {
+function jsonSchema(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(jsonSchema);
   if (!isMembers(value)) return value;
   const out: Record<string, unknown> = {};
@@ -181,7 +177,7 @@ function readFormat(config: Members): ResponseFormat | undefined {
   return config.responseMimeType === "application/json" ? { kind: "json", param } : undefined;
 }
 
-export function readSystemInstruction(value: unknown): TextPart[] {
+function readSystemInstruction(value: unknown): TextPart[] {
   if (value === undefined || value === null) return [];
   if (typeof value === "string") return value === "" ? [] : [{ kind: "text", text: value }];
   const { parts } = members(value, "systemInstruction");
@@ -191,7 +187,7 @@ export function readSystemInstruction(value: unknown): TextPart[] {
   }));
 }
 
-export function readContents(contents: readonly unknown[]): Turn[] {
+function readContents(contents: readonly unknown[]): Turn[] {
   const turns = new TurnList();
   const calls = new OpenCalls();
   for (const [i, value] of contents.entries()) {
@@ -329,8 +325,7 @@ function resultText(response: Members): string {
 
 /** Google's API accepts a single object in place of a list. */
 function toList(value: unknown, at: string): readonly unknown[] {
-  if (value === undefined || value === null) return [];
-  return isMembers(value) ? [value] : list(value, at);
+  return isMembers(value) ? [value] : optionalList(value, at);
 }
 
 const FINISH: Readonly<Record<Finish, string>> = {

@@ -6,7 +6,6 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { isMembers, type Members } from "../../json/json.ts";
 import type { ParsedTexts } from "../../json/read-json.ts";
 import { errorMessage } from "../request/llm-errors.ts";
-import { readUsage } from "../usage/usage.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -25,12 +24,14 @@ import {
   TranslationError,
   thinkingBudget,
   UpstreamResponseError,
+  unlessEmpty,
   writeSettings,
 } from "./conversation.ts";
 import {
   type Finish,
   type ResponseSink,
   readChoiceIndex,
+  reportUsage,
   type StreamReader,
   type TranslationContext,
 } from "./translation.ts";
@@ -166,12 +167,12 @@ function generationConfig(conversation: Conversation, losses: Losses): Members |
       losses,
     ),
     maxOutputTokens: maxTokens,
-    stopSequences: stop.length === 0 ? undefined : stop,
+    stopSequences: unlessEmpty(stop),
     responseMimeType: format === undefined ? undefined : "application/json",
     responseJsonSchema: format?.kind === "schema" ? format.schema : undefined,
     thinkingConfig: thinkingConfig(conversation, losses),
   });
-  return Object.keys(config).length === 0 ? undefined : config;
+  return unlessEmpty(config);
 }
 
 /** Without `includeThoughts`, Gemini generates and bills reasoning but does not return it. */
@@ -199,8 +200,7 @@ export function readGeminiResponse(body: Members, sink: ResponseSink): void {
   }
   // A blocked prompt has no candidates, so the client gets an empty, filtered response.
   if (candidates.length === 0) sink.finish(0, "filter");
-  const usage = readUsage(body.usageMetadata);
-  if (usage) sink.usage(usage);
+  reportUsage(body.usageMetadata, sink);
 }
 
 export function openGeminiReader(sink: ResponseSink): StreamReader {
@@ -228,8 +228,7 @@ export function openGeminiReader(sink: ResponseSink): StreamReader {
     },
     end() {
       if (!finished) throw new UpstreamResponseError(502, ENDED_EARLY);
-      const counted = readUsage(usage);
-      if (counted) sink.usage(counted);
+      reportUsage(usage, sink);
     },
   };
 }

@@ -12,6 +12,7 @@ import {
   list,
   members,
   NOT_SUPPORTED,
+  optionalList,
   optionalNumber,
   optionalText,
   type Part,
@@ -61,14 +62,11 @@ export function readMessagesRequest(body: Members, { losses }: TranslationContex
   return {
     system,
     turns,
-    tools: body.tools === undefined || body.tools === null ? [] : readTools(list(body.tools, "tools"), losses),
+    tools: readTools(optionalList(body.tools, "tools"), losses),
     toolChoice: readToolChoice(body.tool_choice),
     parallelTools: choice?.disable_parallel_tool_use === true && choice.type !== "none" ? false : undefined,
     maxTokens: optionalNumber(body.max_tokens, "max_tokens"),
-    stop:
-      body.stop_sequences === undefined || body.stop_sequences === null
-        ? []
-        : list(body.stop_sequences, "stop_sequences").map((one, i) => text(one, `stop_sequences[${i}]`)),
+    stop: optionalList(body.stop_sequences, "stop_sequences").map((one, i) => text(one, `stop_sequences[${i}]`)),
     user: isMembers(body.metadata) ? optionalText(body.metadata.user_id, "metadata.user_id") : undefined,
     thinking: readThinking(body),
     format: readFormat(body),
@@ -142,17 +140,16 @@ function readFormat(body: Members): ResponseFormat | undefined {
   return { kind: "schema", param, name: "answer", schema: members(format.schema, `${param}.schema`) };
 }
 
-export function readSystem(system: unknown, at: string): TextPart[] {
-  if (system === undefined || system === null) return [];
+function readSystem(system: unknown, at: string): TextPart[] {
   if (typeof system === "string") return system === "" ? [] : [{ kind: "text", text: system }];
-  return list(system, at).map((value, i) => {
+  return optionalList(system, at).map((value, i) => {
     const block = members(value, `${at}[${i}]`);
     return { kind: "text", text: text(block.text, `${at}[${i}].text`), ...cacheMark(block) };
   });
 }
 
 /** Appends instructions found among the messages to `system`. */
-export function readTurns(messages: readonly unknown[], system: TextPart[], losses: Losses): Turn[] {
+function readTurns(messages: readonly unknown[], system: TextPart[], losses: Losses): Turn[] {
   const turns = new TurnList();
   const toolNames = new Map<string, string>();
   for (const [i, value] of messages.entries()) {
@@ -211,17 +208,15 @@ function readResult(block: Members, where: string, toolNames: Map<string, string
   const id = text(block.tool_use_id, `${where}.tool_use_id`);
   const { content } = block;
   const parts: ContentPart[] =
-    content === undefined || content === null
-      ? []
-      : typeof content === "string"
-        ? [{ kind: "text", text: content }]
-        : list(content, `${where}.content`).flatMap((value, i) => {
-            const at = `${where}.content[${i}]`;
-            const inner = members(value, at);
-            // References belong to Anthropic's tool search, so other providers do not get them.
-            if (inner.type === "tool_reference") return [];
-            return [readContent(inner, at, losses)];
-          });
+    typeof content === "string"
+      ? [{ kind: "text", text: content }]
+      : optionalList(content, `${where}.content`).flatMap((value, i) => {
+          const at = `${where}.content[${i}]`;
+          const inner = members(value, at);
+          // References belong to Anthropic's tool search, so other providers do not get them.
+          if (inner.type === "tool_reference") return [];
+          return [readContent(inner, at, losses)];
+        });
   return {
     kind: "toolResult",
     id,

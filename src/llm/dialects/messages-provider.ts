@@ -4,7 +4,7 @@
  */
 import { isMembers, type Members } from "../../json/json.ts";
 import { errorMessage } from "../request/llm-errors.ts";
-import { mergeUsage, readUsage } from "../usage/usage.ts";
+import { mergeUsage } from "../usage/usage.ts";
 import {
   type ContentPart,
   type Conversation,
@@ -22,9 +22,16 @@ import {
   type Turn,
   thinkingBudget,
   UpstreamResponseError,
+  unlessEmpty,
   writeSettings,
 } from "./conversation.ts";
-import type { Finish, ResponseSink, StreamReader, TranslationContext } from "./translation.ts";
+import {
+  type Finish,
+  type ResponseSink,
+  reportUsage,
+  type StreamReader,
+  type TranslationContext,
+} from "./translation.ts";
 
 export function writeMessagesRequest(conversation: Conversation, context: TranslationContext): Members {
   const { losses, model } = context;
@@ -41,29 +48,25 @@ export function writeMessagesRequest(conversation: Conversation, context: Transl
   return compact({
     model,
     max_tokens: Math.max(conversation.maxTokens ?? claudeMaxTokens(model), minTokens),
-    system:
-      conversation.system.length === 0
-        ? undefined
-        : conversation.system.map((part) =>
-            compact({ type: "text", text: part.text, cache_control: part.cacheControl }),
-          ),
+    system: unlessEmpty(
+      conversation.system.map((part) => compact({ type: "text", text: part.text, cache_control: part.cacheControl })),
+    ),
     messages: turns.map(({ role, parts }) => ({ role, content: parts.map(writeBlock) })),
-    tools:
-      conversation.tools.length === 0
-        ? undefined
-        : conversation.tools.map(({ name, description, parameters, strict, cacheControl }) =>
-            compact({
-              name,
-              description,
-              input_schema: parameters.type === undefined ? { type: "object", ...parameters } : parameters,
-              strict: strict === true ? true : undefined,
-              cache_control: cacheControl,
-            }),
-          ),
+    tools: unlessEmpty(
+      conversation.tools.map(({ name, description, parameters, strict, cacheControl }) =>
+        compact({
+          name,
+          description,
+          input_schema: parameters.type === undefined ? { type: "object", ...parameters } : parameters,
+          strict: strict === true ? true : undefined,
+          cache_control: cacheControl,
+        }),
+      ),
+    ),
     tool_choice: toolChoice(conversation),
     thinking,
-    output_config: Object.keys(output).length === 0 ? undefined : output,
-    stop_sequences: conversation.stop.length === 0 ? undefined : conversation.stop,
+    output_config: unlessEmpty(output),
+    stop_sequences: unlessEmpty(conversation.stop),
     metadata: conversation.user === undefined ? undefined : { user_id: conversation.user },
     ...writeSettings(conversation.settings, { temperature: "temperature", topP: "top_p", topK: "top_k" }, losses),
     stream: context.stream ? true : undefined,
@@ -164,7 +167,7 @@ const LIMITS: readonly (readonly [RegExp, number])[] = [
 ];
 const DEFAULT_LIMIT = 32_000;
 
-export function claudeMaxTokens(model: string): number {
+function claudeMaxTokens(model: string): number {
   return LIMITS.find(([pattern]) => pattern.test(model))?.[1] ?? DEFAULT_LIMIT;
 }
 
@@ -182,7 +185,7 @@ const EFFORTS: Readonly<Record<string, string>> = {
 const MIN_BUDGET = 1024;
 const OUTPUT_TOKENS = 1024;
 
-export interface ClaudeThinking {
+interface ClaudeThinking {
   readonly thinking: Members | undefined;
   readonly effort: string | undefined;
   readonly minTokens: number;
@@ -191,7 +194,7 @@ export interface ClaudeThinking {
 const NOTHING: ClaudeThinking = { thinking: undefined, effort: undefined, minTokens: 0 };
 
 /** `isUnsigned` is true if the history lacks the signed reasoning that Anthropic requires. */
-export function claudeThinking(
+function claudeThinking(
   requested: Thinking | undefined,
   model: string,
   losses: Losses,
@@ -242,8 +245,7 @@ export function readMessagesResponse(body: Members, sink: ResponseSink): void {
     }
   }
   sink.finish(0, readFinish(body.stop_reason));
-  const usage = readUsage(body.usage);
-  if (usage) sink.usage(usage);
+  reportUsage(body.usage, sink);
 }
 
 export function openMessagesReader(sink: ResponseSink): StreamReader {
@@ -291,8 +293,7 @@ export function openMessagesReader(sink: ResponseSink): StreamReader {
     // A stream without a stop reason was truncated, and the client must not treat it as complete.
     end() {
       if (finish === undefined) throw new UpstreamResponseError(502, ENDED_EARLY);
-      const counted = readUsage(usage);
-      if (counted) sink.usage(counted);
+      reportUsage(usage, sink);
     },
   };
 

@@ -10,6 +10,7 @@ import {
   members,
   NOT_SUPPORTED,
   optionalBoolean,
+  optionalList,
   optionalNumber,
   optionalText,
   type Part,
@@ -54,7 +55,7 @@ export function readResponsesRequest(body: Members, context: TranslationContext)
   const instructions = optionalText(body.instructions, "instructions");
   if (instructions) system.push({ kind: "text", text: instructions });
   // The tools are read first, because calls in the input use their flat names.
-  const tools = body.tools === undefined || body.tools === null ? [] : readTools(list(body.tools, "tools"), context);
+  const tools = readTools(optionalList(body.tools, "tools"), context);
   const turns = readInput(body.input, system, context);
   const number = (name: string) => ({ param: name, value: optionalNumber(body[name], name) });
   const textOptions = isMembers(body.text) ? body.text : {};
@@ -182,7 +183,7 @@ function readFormat(value: unknown): ResponseFormat | undefined {
 }
 
 /** Appends instructions found in the input to `system`. */
-export function readInput(
+function readInput(
   input: unknown,
   system: TextPart[],
   context: Pick<TranslationContext, "toolNames" | "parsedItems">,
@@ -265,9 +266,8 @@ function readReasoning(item: Members): Part[] {
 }
 
 function readContent(content: unknown, at: string): ContentPart[] {
-  if (content === undefined || content === null) return [];
   if (typeof content === "string") return [{ kind: "text", text: content }];
-  return list(content, at).map((value, i) => readPart(members(value, `${at}[${i}]`), `${at}[${i}]`));
+  return optionalList(content, at).map((value, i) => readPart(members(value, `${at}[${i}]`), `${at}[${i}]`));
 }
 
 function readPart(part: Members, at: string): ContentPart {

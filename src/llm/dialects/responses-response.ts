@@ -30,7 +30,7 @@ export function writeResponsesResponse(response: CompleteResponse, context: Tran
   });
 }
 
-export interface ResponseState {
+interface ResponseState {
   readonly id: string;
   readonly model: string | undefined;
   readonly output: readonly Members[];
@@ -40,7 +40,7 @@ export interface ResponseState {
 
 const INCOMPLETE: Readonly<Partial<Record<Finish, string>>> = { length: "max_output_tokens", filter: "content_filter" };
 
-export function responseObject(context: TranslationContext, state: ResponseState): Members {
+function responseObject(context: TranslationContext, state: ResponseState): Members {
   const reason = state.finish && INCOMPLETE[state.finish];
   return {
     id: state.id,
@@ -93,15 +93,15 @@ function writeItem(part: ResponsePart, context: TranslationContext): Members {
   }
 }
 
-export function messageItem(id: string, text: string): Members {
+function messageItem(id: string, text: string): Members {
   return { id, type: "message", status: "completed", role: "assistant", content: [outputText(text)] };
 }
 
-export function outputText(text: string): Members {
+function outputText(text: string): Members {
   return { type: "output_text", text, annotations: [], logprobs: [] };
 }
 
-export function reasoningItem(id: string, text: string, signature: Signature | undefined): Members {
+function reasoningItem(id: string, text: string, signature: Signature | undefined): Members {
   return compact({
     id,
     type: "reasoning",
@@ -111,20 +111,14 @@ export function reasoningItem(id: string, text: string, signature: Signature | u
 }
 
 /** Restores the tool's namespace and unwraps the input of custom tools, which take a string instead of an object. */
-export function callItem(
-  context: TranslationContext,
-  id: string,
-  callId: string,
-  name: string,
-  input: string,
-): Members {
+function callItem(context: TranslationContext, id: string, callId: string, name: string, input: string): Members {
   const call = { id, call_id: callId, ...context.toolNames.original(name), status: "completed" };
   if (context.toolNames.isCustom(name))
     return { ...call, type: "custom_tool_call", input: unwrapTextInput(input, context) };
   return { ...call, type: "function_call", arguments: input === "" ? "{}" : input };
 }
 
-export function unwrapTextInput(json: string, parsed: ParsedTexts): string {
+function unwrapTextInput(json: string, parsed: ParsedTexts): string {
   const input = readToolMembers(TOOL_ARGUMENTS, json, parsed)?.input;
   return typeof input === "string" ? input : json;
 }

@@ -4,7 +4,7 @@
  */
 import type { Members } from "../../json/json.ts";
 import { BracketBalance } from "../../json/json-text.ts";
-import type { Usage } from "../usage/usage.ts";
+import { readUsage, type Usage } from "../usage/usage.ts";
 import {
   type Conversation,
   type Losses,
@@ -110,6 +110,12 @@ export interface ResponseSink {
   toolEnd(choice: number, call: number): void;
   finish(choice: number, finish: Finish): void;
   usage(usage: Usage): void;
+}
+
+/** `usage` is the provider's usage object, if there is one. */
+export function reportUsage(usage: unknown, sink: ResponseSink): void {
+  const counted = readUsage(usage);
+  if (counted) sink.usage(counted);
 }
 
 /** Reads the index of a choice. A choice without one is the first. */
@@ -231,7 +237,7 @@ export interface OrderedCall {
 }
 
 /** The sequencer calls `start`, then `input` any number of times, then `end` before it starts the next call. */
-export interface OrderedCalls {
+interface OrderedCalls {
   start(call: OrderedCall): void;
   input(json: string): void;
   end(): void;
