@@ -184,7 +184,7 @@ export function guardSchema<Rejection extends z.ZodType>(what: string, rejection
 const serviceShape = z.strictObject(guardServices);
 type GuardServicesConfig = z.output<typeof serviceShape>;
 const externalShape = z.strictObject(externalGuards);
-export type ExternalGuardConfig = z.output<typeof externalShape>;
+type ExternalGuardConfig = z.output<typeof externalShape>;
 
 type GuardFailed = (service: string, failureMode: string, reason: string) => void;
 

@@ -163,7 +163,7 @@ function isUnread({ headers, body, path }: GatewayRequest, { format, operation }
   return isJudged ? /^multipart\/form-data\s*;/i.test(type) : !/^application\/json\s*(?:;|$)/i.test(type);
 }
 
-export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
+function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
   return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
 }
 
@@ -299,7 +299,7 @@ export function restoreRecordedCall(exchange: Exchange, recorded: LlmAttributes,
  * `listed` contains the models that providers list for patterns, and `access` the models of the client's key. `rules`
  * checks the authorization of each model.
  */
-export function modelsReply(
+function modelsReply(
   table: ModelTable,
   listed: readonly string[],
   path: ModelsPath,
@@ -327,7 +327,7 @@ export function modelsReply(
 type ModelListFormat = "chat" | "messages" | "generateContent";
 
 /** The OpenAI and Anthropic APIs list models at the same path. */
-export function modelListFormat({ path, headers }: Pick<GatewayRequest, "path" | "headers">): ModelListFormat {
+function modelListFormat({ path, headers }: Pick<GatewayRequest, "path" | "headers">): ModelListFormat {
   if (/\/v1beta\/models(?:\/|$)/.test(path)) return "generateContent";
   return headers.has("anthropic-version") ? "messages" : "chat";
 }

@@ -121,7 +121,7 @@ export function failAfter(call: ResponseReceiver, lastChunk: Buffer, error: unkn
 }
 
 /** The leading blank line terminates an event that was cut off. */
-export function brokenStreamEvent(format: Format): Buffer {
+function brokenStreamEvent(format: Format): Buffer {
   const error = { status: 502, message: "the provider's stream ended early", code: "upstream_error" };
   return Buffer.from(`\n\n${encodeSseEvent(errorEvent(format, error))}`);
 }
@@ -140,7 +140,7 @@ const CHARGE_STEP_BYTES = 16 * 1024;
 const CHAR_BYTES = 2;
 const MEMORY_SHORT = "the memory for buffered responses is full";
 
-export interface UpstreamControl {
+interface UpstreamControl {
   stop(): void;
   isClientGone(): boolean;
   /** Charges buffered bytes until the request ends. Returns false if memory is short. */

@@ -19,16 +19,16 @@ import type { Format } from "./request/dialect.ts";
 import type { LlmCall } from "./request/llm-call.ts";
 import type { GuardedReceiver, ResponseGuards } from "./response-guards.ts";
 import type { Settlement } from "./settlement.ts";
-import { isForwarded } from "./upstream-request.ts";
+import { isForwarded, withoutKey } from "./upstream-request.ts";
 
 const CACHED_RESPONSE = peerInput("store/cached-response");
 
-export interface CacheConfig {
+interface CacheConfig {
   readonly ttl: number;
   readonly scope: "user" | "shared";
 }
 
-export interface CachedCall extends Omit<CacheKeyInput, "scope" | "backend"> {
+interface CachedCall extends Omit<CacheKeyInput, "scope" | "backend"> {
   readonly settlement: Settlement;
   callProviders(receiver: ResponseReceiver): BackendRun;
   /** Cached responses pass through the response guards too. */
@@ -165,7 +165,7 @@ const IRRELEVANT_PREFIX = /^(?:x-stainless-|x-b3-|x-datadog-|sec-fetch-|sec-ch-)
 
 const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 
-export interface CacheKeyInput {
+interface CacheKeyInput {
   readonly backend: string;
   readonly scope: "user" | "shared";
   readonly model: string | undefined;
@@ -174,7 +174,7 @@ export interface CacheKeyInput {
 }
 
 /** Returns undefined if the response must not be cached. */
-export function cacheKey(input: CacheKeyInput, exchange: Exchange): string | undefined {
+function cacheKey(input: CacheKeyInput, exchange: Exchange): string | undefined {
   const { llm, scope, candidates } = input;
   const { request } = exchange;
   if (llm.dialect.operation === "count" || !CACHED_FORMATS.has(llm.dialect.format)) return undefined;
@@ -186,7 +186,7 @@ export function cacheKey(input: CacheKeyInput, exchange: Exchange): string | und
     hash.update(`${Buffer.byteLength(part)}:`);
     hash.update(part);
   };
-  for (const part of [input.backend, owner, request.path, withoutKeys(request.query), input.model ?? ""]) add(part);
+  for (const part of [input.backend, owner, request.path, withoutKey(request.query), input.model ?? ""]) add(part);
   // The candidates can depend on conditions over headers and identity, not only on the request body.
   add(
     candidates
@@ -223,13 +223,6 @@ function keyParameter(query: string): string | undefined {
   return query.split("&").find((part) => part.startsWith("key="));
 }
 
-function withoutKeys(query: string): string {
-  return query
-    .split("&")
-    .filter((part) => !part.startsWith("key="))
-    .join("&");
-}
-
 const MAX_KEPT_BYTES = 512 * 1024;
 /** A buffered chunk has about this much memory overhead. */
 const CHUNK_BYTES = 128;
@@ -246,7 +239,7 @@ const schema = z.strictObject({
   cost: z.number(),
 });
 
-export type CachedResponse = z.output<typeof schema>;
+type CachedResponse = z.output<typeof schema>;
 
 export function parseCached(text: string): CachedResponse | undefined {
   try {
@@ -256,17 +249,17 @@ export function parseCached(text: string): CachedResponse | undefined {
   }
 }
 
-export function decodeBody({ body, isBase64 }: CachedResponse): Buffer {
+function decodeBody({ body, isBase64 }: CachedResponse): Buffer {
   return Buffer.from(body, isBase64 ? "base64" : "utf8");
 }
 
-export interface CacheSink {
+interface CacheSink {
   /** Returns false if the memory budget does not allow `bytes` more bytes. */
   hold(bytes: number): boolean;
   save(response: Pick<CachedResponse, "headers" | "body" | "isBase64">): void;
 }
 
-export class CachingResponse extends ResponseFilter {
+class CachingResponse extends ResponseFilter {
   readonly #outcome: "miss" | "bypass";
   readonly #sink: CacheSink | undefined;
   #headers: string[] | undefined;

@@ -14,11 +14,11 @@ import type { HeaderList } from "../http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent, type SseParser, SseTooLarge } from "../http/sse.ts";
 import { isLossless } from "../json/lossless.ts";
 import { readMembersInSteps, stringifyInSteps } from "../json/parse-in-steps.ts";
-import type { PreparedRequest } from "./model-call.ts";
 import { checkAll } from "./guards/guard-webhook.ts";
 import { createShadowGuards, GuardRejection, guardParts, type ShadowGuards } from "./guards/guarded-text.ts";
 import { createStreamGuard, type StreamGuard, type StreamTexts, streamTexts } from "./guards/stream-guard.ts";
 import { BodyTexts } from "./guards/text-places.ts";
+import type { PreparedRequest } from "./model-call.ts";
 import { failAfter, isEventStream } from "./provider-response.ts";
 import type { Dialect, Format } from "./request/dialect.ts";
 import type { PromptRules, TextGuard } from "./request/llm-call.ts";
@@ -28,8 +28,7 @@ import { EventTooComplex } from "./usage/stream-events.ts";
 const RESPONSE = peerInput("llm-provider/guarded-response");
 const STREAM = peerInput("llm-provider/event-stream");
 
-export const MAX_RESPONSE_BYTES = RESPONSE.maxBytes;
-export const MAX_EVENT_BYTES = STREAM.maxBytes;
+const MAX_RESPONSE_BYTES = RESPONSE.maxBytes;
 
 type UpstreamCall = Pick<BackendRun, "abort" | "resume">;
 
@@ -39,7 +38,7 @@ interface GuardedStream {
   readonly order: InOrder;
 }
 
-export class GuardedResponse extends ResponseFilter {
+class GuardedResponse extends ResponseFilter {
   readonly #guards: readonly TextGuard[];
   readonly #format: Format;
   readonly #isClientGone: () => boolean;
@@ -263,7 +262,7 @@ function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { err
 
 const PARSED_BYTES = 16 * 1024;
 
-export class WebhookGuardedResponse extends ResponseFilter {
+class WebhookGuardedResponse extends ResponseFilter {
   readonly #check: (texts: readonly string[]) => Promise<readonly string[]>;
   readonly #format: Format;
   readonly #isClientGone: () => boolean;
@@ -407,7 +406,7 @@ interface Reader {
 }
 
 /** Returns `call` itself if there are no shadow guards or they cannot read the stream. */
-export function shadowGuarded(
+function shadowGuarded(
   call: ResponseReceiver,
   exchange: Exchange,
   guards: readonly TextGuard[] | undefined,

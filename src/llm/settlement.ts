@@ -11,7 +11,7 @@ import { LlmRequestAttributes } from "./request/llm-call.ts";
 import { settleUsage, type TapReport } from "./usage/response-usage.ts";
 import { costOf, type PriceCatalogue, writeUsage } from "./usage/usage.ts";
 
-export interface SettlementOptions {
+interface SettlementOptions {
   readonly clock: Clock;
   readonly metrics: LlmMetrics;
   readonly prices: PriceCatalogue | undefined;

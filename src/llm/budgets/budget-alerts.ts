@@ -18,7 +18,7 @@ export interface Webhook {
   readonly fetch: Fetch;
 }
 
-export interface AlertServices {
+interface AlertServices {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;

@@ -20,7 +20,7 @@ import type { Webhook } from "./budget-alerts.ts";
 import type { BudgetBooks } from "./ledger.ts";
 
 /** All amounts are integers in the budget's stored unit. */
-export interface Claim {
+interface Claim {
   readonly account: Account;
   /** This amount is reserved for the input before the call. It is at least 1. */
   readonly estimate: number;
@@ -29,7 +29,7 @@ export interface Claim {
   priceOf(tokens: number): number;
 }
 
-export interface ChargeSettings {
+interface ChargeSettings {
   readonly books: BudgetBooks;
   readonly failureMode: "closed" | "open";
   readonly webhook: Webhook | undefined;
@@ -46,7 +46,7 @@ interface Follower {
  * Budgets of several scopes can share an account. The outermost scope charges it. The others only check their limits,
  * and reserve what exceeds its reservation.
  */
-export class BudgetCharge implements Charge {
+class BudgetCharge implements Charge {
   readonly #settings: ChargeSettings;
   readonly #claims: readonly Claim[];
   readonly #exchange: Exchange;
@@ -184,7 +184,7 @@ export class BudgetCharge implements Charge {
   }
 }
 
-export interface ChargeHooks extends Required<Pick<Hooks, "settle" | "response">> {
+interface ChargeHooks extends Required<Pick<Hooks, "settle" | "response">> {
   charge(exchange: Exchange, claims: readonly Claim[]): BudgetCharge;
 }
 
@@ -216,7 +216,7 @@ export function createChargeHooks(settings: ChargeSettings): ChargeHooks {
   };
 }
 
-export interface AppliedBudget {
+interface AppliedBudget {
   readonly accounts: AccountSpace;
   readonly budget: Budget;
   readonly key: string | undefined;

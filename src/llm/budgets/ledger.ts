@@ -19,13 +19,13 @@ const RETRY_AFTER_MS = 1_000;
 const MAX_WAITING = 100_000;
 const MAX_LABELED_OWNERS = 1_000;
 /** A reservation of a process that ended counts for at most 30 s, with a margin for the last renewal on its way. */
-export const HELD_FOR_MS = 25_000;
+const HELD_FOR_MS = 25_000;
 const RENEW_EVERY_MS = 10_000;
 const FORGET_AFTER_MS = 60_000;
 /** The store forgets numbers later. */
 const REPEAT_FOR_MS = NUMBERS_KEPT_MS / 2;
 
-export type SpendingCounter = Pick<Account, "store" | "former" | "key" | "id" | "expiresAtMs">;
+type SpendingCounter = Pick<Account, "store" | "former" | "key" | "id" | "expiresAtMs">;
 
 interface Change {
   readonly spent: number;

@@ -17,7 +17,7 @@ const TICK_MS = 1_000;
 const MAX_LOOK_BYTES = 64 * 1024;
 const SAMPLE = peerInput("llm-provider/event-stream").upTo(MAX_LOOK_BYTES);
 
-export type Progressed = (tokens: number) => void;
+type Progressed = (tokens: number) => void;
 
 export class StreamProgress {
   readonly #clock: Clock;

@@ -22,7 +22,7 @@ const TOO_LONG = { status: 413, message: "the text is too long for the guard of 
 /** With these statuses, a service rejects the text, which the client chooses, so `failureMode` does not apply. */
 const REJECTED_TEXT: ReadonlySet<number> = new Set([400, 413, 422]);
 
-export interface ServiceCall {
+interface ServiceCall {
   readonly url: string;
   readonly body: Buffer;
   readonly headers: HeaderList;
@@ -36,13 +36,13 @@ export interface GuardServiceSettings {
   authorize(call: ServiceCall): void | Promise<void>;
 }
 
-export interface ServiceEnv {
+interface ServiceEnv {
   readonly fetch: Fetch;
   failed(reason: string): void;
 }
 
 /** Sends a JSON document and resolves with the parsed response. */
-export type Post = (url: string, value: unknown) => Promise<unknown>;
+type Post = (url: string, value: unknown) => Promise<unknown>;
 
 /** Resolves with the texts to use instead, or with undefined to block the call. */
 export type GuardService = (input: GuardInput, post: Post) => Promise<readonly string[] | undefined>;
@@ -117,7 +117,7 @@ const applied = z.object({
   assessments: z.unknown(),
 });
 
-export interface BedrockGuardrail {
+interface BedrockGuardrail {
   readonly baseUrl: string;
   readonly guardrailIdentifier: string;
   readonly guardrailVersion: string;
@@ -191,7 +191,7 @@ const attack = z.object({ attackDetected: z.boolean() });
 const shielded = z.object({ userPromptAnalysis: attack });
 const shieldedDocument = z.object({ documentsAnalysis: z.tuple([attack]) });
 
-export interface AzureContentSafety {
+interface AzureContentSafety {
   readonly endpoint: string;
   readonly apiVersion: string;
   /** Texts whose severity in a category is at least this number are blocked. */

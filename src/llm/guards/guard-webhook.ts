@@ -24,14 +24,14 @@ export interface GuardInput {
   readonly mcp?: GuardedMcpMessage | undefined;
 }
 
-export interface GuardedMcpMessage {
+interface GuardedMcpMessage {
   readonly target: string;
   readonly method: string;
   /** The name that clients see, if the message belongs to a tool call. */
   readonly tool: string | undefined;
 }
 
-export interface WebhookSettings {
+interface WebhookSettings {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly timeoutMs: number;

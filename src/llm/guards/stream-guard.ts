@@ -115,7 +115,7 @@ export function createStreamGuard(guards: readonly TextGuard[], found?: GuardFou
   };
 }
 
-export interface StreamPlace {
+interface StreamPlace {
   readonly text: string;
   readonly channel: string | undefined;
   /** True if the text must be sent with its own event, so it cannot be held back. */
@@ -126,7 +126,7 @@ export interface StreamPlace {
 }
 
 /** Returns the body without withheld members. */
-export function readPlaces(body: Members): { readonly body: Members; readonly places: readonly StreamPlace[] } {
+function readPlaces(body: Members): { readonly body: Members; readonly places: readonly StreamPlace[] } {
   const places: StreamPlace[] = [];
   const shown = mapTexts(body, OPTIONS, (text, place) => {
     places.push(placeOf(body, text, place));
@@ -136,13 +136,13 @@ export function readPlaces(body: Members): { readonly body: Members; readonly pl
 }
 
 /** `texts` must have the same length and order as the places of the event. */
-export function withPlaces(body: Members, texts: readonly string[]): Members {
+function withPlaces(body: Members, texts: readonly string[]): Members {
   let next = 0;
   return mapTexts(body, OPTIONS, (text) => texts[next++] ?? text);
 }
 
 /** Returns a predicate for the channels that end with the event, or undefined if no channel ends. */
-export function endedChannels(body: Members): ((channel: string) => boolean) | undefined {
+function endedChannels(body: Members): ((channel: string) => boolean) | undefined {
   const { type } = body;
   if (typeof type === "string") return endedByType(type, body);
   const prefixes: string[] = [];
@@ -152,7 +152,7 @@ export function endedChannels(body: Members): ((channel: string) => boolean) | u
   return prefixes.length === 0 ? undefined : (channel) => prefixes.some((prefix) => channel.startsWith(prefix));
 }
 
-export interface ChannelTemplate {
+interface ChannelTemplate {
   event(event: SseEvent, text: string): SseEvent;
 }
 

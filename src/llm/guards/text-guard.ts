@@ -8,7 +8,7 @@ import type { TextGuard, TextMatch } from "../request/llm-call.ts";
 
 export type BuiltinPattern = "ssn" | "creditCard" | "phoneNumber" | "email" | "caSin";
 
-export interface GuardRule {
+interface GuardRule {
   readonly builtin?: BuiltinPattern | undefined;
   readonly pattern?: string | undefined;
 }

@@ -25,7 +25,7 @@ export interface TextPlace {
   readonly isFree: boolean;
 }
 
-export interface PlaceOptions {
+interface PlaceOptions {
   readonly direction: Direction;
   /** Restores the encoded data that a placeholder represents (see `Skeleton.resolve`). */
   readonly resolve?: Resolve | undefined;

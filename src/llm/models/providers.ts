@@ -31,7 +31,7 @@ export interface UpstreamCall {
   readonly query: string;
 }
 
-export interface ModelListEndpoint {
+interface ModelListEndpoint {
   readonly path: string;
   readonly member: string;
   readonly id: string;
@@ -70,7 +70,7 @@ export class ModelNameError extends ExpectedError {
   }
 }
 
-export function modelSegment(model: string): string {
+function modelSegment(model: string): string {
   const segment = pathSegment(model);
   if (segment === undefined) throw new ModelNameError();
   return segment;
@@ -108,9 +108,9 @@ export function providerRequestId(headers: HeaderList): string | undefined {
 
 const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
 /** OpenAI's newer models reject `max_tokens`. */
-export const OPENAI_CHAT: ChatVariant = { ...STANDARD_CHAT, maxTokens: "max_completion_tokens", topK: false };
+const OPENAI_CHAT: ChatVariant = { ...STANDARD_CHAT, maxTokens: "max_completion_tokens", topK: false };
 
-export interface CompatibleOptions {
+interface CompatibleOptions {
   readonly streamUsage: boolean;
   readonly responses: boolean;
   readonly chat: ChatVariant;
@@ -190,7 +190,7 @@ export function getPreset(name: keyof typeof PRESETS): Preset {
   return PRESETS[name];
 }
 
-export const ANTHROPIC_VERSION = "2023-06-01";
+const ANTHROPIC_VERSION = "2023-06-01";
 
 export function anthropic(): Provider {
   return {
@@ -212,7 +212,7 @@ export function anthropic(): Provider {
   };
 }
 
-export interface AzureOptions {
+interface AzureOptions {
   readonly resourceName: string;
   readonly resourceType: "openAI" | "foundry";
   readonly apiVersion: string | undefined;
@@ -311,13 +311,13 @@ export function gemini(): Provider {
   };
 }
 
-export function geminiFormat(client: Format): Format | undefined {
+function geminiFormat(client: Format): Format | undefined {
   if (isConversation(client)) return "generateContent";
   if (client === "embeddings") return "embedContent";
   return client === "opaque" ? client : undefined;
 }
 
-export function geminiPath(call: UpstreamCall, modelPath: string): string {
+function geminiPath(call: UpstreamCall, modelPath: string): string {
   const verb = call.suffix.slice(call.suffix.lastIndexOf(":") + 1);
   const isNative = call.suffix.includes(":");
   if (isNative) return withQuery(`${modelPath}:${verb}`, call.query);
@@ -331,7 +331,7 @@ function encodeModel(model: string): string {
   return name;
 }
 
-export interface VertexOptions {
+interface VertexOptions {
   readonly projectId: string;
   readonly region: string;
 }
@@ -395,7 +395,7 @@ export const MODEL_PLACEHOLDER = "{model}";
 /** Requests cannot be translated to the Responses API. */
 const WRITABLE: ReadonlySet<Format> = new Set(["chat", "messages"]);
 
-export interface CustomProvider {
+interface CustomProvider {
   readonly baseUrl: string;
   readonly name?: string | undefined;
   readonly keyHeader: "authorization" | Exclude<CredentialForm, "bearer" | "aws">;

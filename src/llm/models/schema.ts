@@ -197,7 +197,7 @@ const PROVIDERS = {
     .describe("A demo provider inside the gateway. It needs no network and no key."),
 };
 
-export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
+const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
 
 const address = markAddress(
   markLocal(
@@ -246,7 +246,7 @@ const namedProvider = {
   ...overrides,
 };
 
-export const targetSchema = z.strictObject({
+const targetSchema = z.strictObject({
   name: z.string().min(1).optional().describe("The name in logs and dumps."),
   ...namedProvider,
   weight: z.int().min(1).max(10_000).default(1).describe("The share of calls within its group. Default: 1."),
@@ -325,7 +325,7 @@ const modelProvider = exactlyOneOf(z.strictObject({ ...PROVIDERS, ...REFERENCE }
   ...Object.keys(REFERENCE),
 ]);
 
-export const modelSchema = z.strictObject({
+const modelSchema = z.strictObject({
   name: modelPattern.describe(
     "The model name that clients request: a name, `prefix*`, `*suffix`, or `*`. The first match is used. Entries with the same name share the calls.",
   ),
@@ -348,7 +348,7 @@ export const modelSchema = z.strictObject({
 
 const targetModel = z.string().min(1).max(256).describe("The name of an entry in `models`.");
 
-export const virtualModelSchema = z.strictObject({
+const virtualModelSchema = z.strictObject({
   name: z.string().min(1).max(256).describe("The model name that clients request."),
   routing: exactlyOneOf(
     z.strictObject({
@@ -441,8 +441,8 @@ const cache = z
   .optional()
   .describe("Caches responses in the store and returns them for identical requests.");
 
-export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
-export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
+const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
+const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
 const LAYOUTS = ["provider", "groups", "models"];
 
@@ -561,4 +561,3 @@ export type AiConfig = Omit<z.output<typeof aiSchema>, "models" | "virtualModels
   readonly virtualModels?: readonly VirtualModelConfig[] | undefined;
 };
 export type ProviderConfig = z.output<typeof providerSchema>;
-export type TargetConfig = z.output<typeof targetSchema>;

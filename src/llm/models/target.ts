@@ -48,7 +48,7 @@ export interface Target {
 }
 
 /** Stores properties of the server that earlier responses revealed. */
-export interface TargetMemory {
+interface TargetMemory {
   readonly rejectedFeatures: Set<Feature>;
 }
 
@@ -58,7 +58,7 @@ export interface TargetTimeouts {
 }
 
 /** Returns undefined if it completed synchronously. Rejects with `CredentialError` if no credential is available. */
-export type RequestSigner = (request: SignedRequest) => Promise<void> | undefined;
+type RequestSigner = (request: SignedRequest) => Promise<void> | undefined;
 
 export interface TargetOptions {
   readonly name: string;
@@ -238,7 +238,7 @@ export class Health {
 
 const WINDOW_MS = 60_000;
 
-export interface PerMinute {
+interface PerMinute {
   readonly requests?: number | undefined;
   readonly tokens?: number | undefined;
 }

@@ -23,7 +23,7 @@ const OPEN_BRACKET = 91;
 const OPEN_BRACE = 123;
 const BYTE_ORDER_MARK = 0xfeff;
 
-export interface Detected {
+interface Detected {
   readonly attributes: LlmRequestAttributes | undefined;
   /** True if the body cannot be read unambiguously, for example because of repeated keys or invalid UTF-8. */
   readonly isUnclear: boolean;
@@ -32,7 +32,7 @@ export interface Detected {
 const NOTHING: Detected = { attributes: undefined, isUnclear: false };
 const UNCLEAR: Detected = { attributes: undefined, isUnclear: true };
 
-export interface RequestHead {
+interface RequestHead {
   readonly method: string;
   readonly path: string;
   readonly query: string;

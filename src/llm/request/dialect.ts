@@ -24,7 +24,7 @@ export function isConversation(format: Format): boolean {
 }
 
 /** `count` counts tokens, `job` runs a model later, and `objects` are stored objects, such as files and batches. */
-export type Operation = "call" | "count" | "job" | "objects" | "unknown";
+type Operation = "call" | "count" | "job" | "objects" | "unknown";
 
 export interface Dialect {
   readonly format: Format;

@@ -32,9 +32,7 @@ export interface RequestScan {
   readonly formText?: { readonly bytes: number; readonly tokens: number };
 }
 
-export type ScanResult =
-  | { readonly ok: true; readonly scan: RequestScan }
-  | { readonly ok: false; readonly reason: string };
+type ScanResult = { readonly ok: true; readonly scan: RequestScan } | { readonly ok: false; readonly reason: string };
 
 /** These members let a provider fall back to another model. */
 const ALTERNATIVES = [
@@ -55,10 +53,10 @@ const MAX_SYNTAX_BYTES = 2 * 1024 * 1024;
 const SCANNED_PIECE_BYTES = 64 * 1024;
 
 /** `exact` rejects keys that differ in case. `any` accepts them, for servers that may ignore case. */
-export type KeyCase = "exact" | "any";
+type KeyCase = "exact" | "any";
 
 /** Model names may become path segments, so dot segments are rejected. */
-export function modelProblem(model: unknown): string | undefined {
+function modelProblem(model: unknown): string | undefined {
   if (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)
     return "'model' must be a string of 1 to 256 characters";
   if (!model.isWellFormed()) return "'model' is not valid Unicode";
@@ -277,7 +275,7 @@ function readHead(head: string): Part | undefined {
   };
 }
 
-export type RequestReading =
+type RequestReading =
   | {
       readonly ok: true;
       readonly dialect: Dialect;
@@ -286,10 +284,6 @@ export type RequestReading =
       readonly streaming: boolean;
     }
   | { readonly ok: false; readonly dialect: Dialect; readonly reason: string };
-
-export function readRequest(path: string, bytes: Buffer, keyCase: KeyCase): RequestReading {
-  return finish(readingSteps(path, bytes, keyCase));
-}
 
 export function* readingSteps(path: string, bytes: Buffer, keyCase: KeyCase): Steps<RequestReading> {
   const dialect = detectDialect(path);
@@ -362,7 +356,7 @@ export function namesModel(key: string): boolean {
   return NAMING.test(foldCase(key).replace(/[^a-z]/g, ""));
 }
 
-export function isContent(key: string): boolean {
+function isContent(key: string): boolean {
   return CONTENT.has(key) || CONTENT_LISTS.has(key);
 }
 

@@ -10,7 +10,7 @@ import { JsonScanner, jsonKeysOfAnyCase } from "../../json/json-scanner.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { endOfString } from "../../json/syntax.ts";
 
-export const SAMPLED_BYTES = 1536;
+const SAMPLED_BYTES = 1536;
 const PIECE_BYTES = 96;
 
 type Kind = "sign" | "lower" | "upper" | "digit" | "blank" | "break" | "other";
@@ -164,17 +164,17 @@ function byteKind(byte: number): Kind {
 }
 
 /** Marks top-level members that hold input. */
-export const PROMPT = 1;
+const PROMPT = 1;
 /** Marks top-level members whose nested property names count as input too. */
-export const DEFINITIONS = 2;
+const DEFINITIONS = 2;
 /** Marks protocol fields that are not part of the prompt. */
-export const SILENT = 4;
+const SILENT = 4;
 /** Marks fields that hold an image or a file, or its URL or ID. */
-export const MEDIA = 8;
+const MEDIA = 8;
 /** Marks fields that hold an image or a file only inside a `HOLDER`, because a tool argument may have the same name. */
-export const CONTENT = 16;
-export const HOLDER = 32;
-export const ROLE = 64;
+const CONTENT = 16;
+const HOLDER = 32;
+const ROLE = 64;
 
 const NAMES: readonly (readonly [flag: number, names: string])[] = [
   [
@@ -202,7 +202,7 @@ const LONGEST = 32;
 const TABLE: readonly (readonly Entry[] | undefined)[] = buildTable();
 
 /** `start` is the offset after the opening quote of the key, and `end` is the offset of the closing quote. */
-export function flagsOfKey(bytes: Uint8Array, start: number, end: number): number {
+function flagsOfKey(bytes: Uint8Array, start: number, end: number): number {
   const length = end - start;
   if (length === 0 || length > LONGEST) return 0;
   const entries = TABLE[hashSlot(length, bytes[start] as number, bytes[end - 1] as number)];

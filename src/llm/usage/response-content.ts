@@ -23,7 +23,7 @@ const MAY_HAVE_TEXT =
 const MAY_FINISH =
   /"(?:finish_reason|stop_reason|finishReason|stopReason)"\s*:\s*"|"response\.(?:completed|incomplete|failed)"/;
 
-export interface ContentReader {
+interface ContentReader {
   data(chunk: Buffer): void;
   /** May be called before the response is complete. */
   end(): ContentReport;

@@ -99,7 +99,7 @@ const NO_BYTES = Buffer.alloc(0);
 const BLANK_LINE = Buffer.from("\n\n");
 const RESPONSE_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
 
-export interface UsageReader {
+interface UsageReader {
   data(chunk: Buffer, usageAt?: number): void;
   /** Counts bytes of a stream that are not read. The next chunk must start with an event. */
   skip?(bytes: number): void;
@@ -349,14 +349,14 @@ function readDecoded(reader: UsageReader, decoded: Buffer): void {
   if (tail.length > 0) reader.data(tail);
 }
 
-export interface UsageReport {
+interface UsageReport {
   readonly usage: Usage | undefined;
   readonly responseModel: string | undefined;
   readonly uncountedTokens: number;
 }
 
 /** Adds up the events of a stream. Tokens of chunks that were not read are extrapolated. */
-export function createEventMeter() {
+function createEventMeter() {
   let usage: Members | undefined;
   let model: string | undefined;
   let bytes = 0;
@@ -416,7 +416,7 @@ function countsOutput(usage: Members): boolean {
   );
 }
 
-export interface LargeEvent {
+interface LargeEvent {
   /** Returns the offset in `chunk` after the blank line that ends the event, or -1. */
   push(chunk: Buffer): number;
   /** Returns a JSON event that holds only the usage, or undefined if none is found. */
@@ -425,7 +425,7 @@ export interface LargeEvent {
 
 const TAIL_BYTES = 16 * 1024;
 
-export function createLargeEvent(): LargeEvent {
+function createLargeEvent(): LargeEvent {
   let tail = Buffer.alloc(0);
   return {
     push(chunk) {
@@ -445,7 +445,7 @@ export function createLargeEvent(): LargeEvent {
   };
 }
 
-export function usageAtEnd(data: string): Members | undefined {
+function usageAtEnd(data: string): Members | undefined {
   return usageIn(Buffer.from(data.slice(-TAIL_BYTES)));
 }
 
@@ -460,7 +460,7 @@ function usageIn(tail: Buffer): Members | undefined {
   return isMembers(usage) && readUsage(usage) !== undefined ? { usage } : undefined;
 }
 
-export interface QuickUsage {
+interface QuickUsage {
   readonly usage: Members;
   readonly model: string | undefined;
 }
@@ -491,7 +491,7 @@ export function quickUsage(bytes: Buffer): QuickUsage | undefined {
 }
 
 /** Returns the offset after the object at `start`, or -1. Braces inside strings count too. */
-export function endOfObject(bytes: Buffer, start: number): number {
+function endOfObject(bytes: Buffer, start: number): number {
   if (bytes[start] !== OPEN_BRACE) return -1;
   let depth = 0;
   for (let i = start; i < bytes.length; i++) {

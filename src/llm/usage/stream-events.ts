@@ -87,13 +87,13 @@ function endByReturns(bytes: Buffer, from: number, stop: number): number {
   return -1;
 }
 
-export interface EventStreamMessage {
+interface EventStreamMessage {
   readonly messageType: string;
   readonly type: string;
   readonly payload: Buffer;
 }
 
-export interface EventStreamReader {
+interface EventStreamReader {
   /** Calls `onMessage` for each message that the chunk completes. Throws if the bytes are not a valid stream. */
   push(chunk: Buffer): void;
   atBoundary(): boolean;

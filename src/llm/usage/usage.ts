@@ -265,11 +265,11 @@ interface Rates {
 }
 
 /** The tier with the highest threshold that the prompt exceeds applies to the whole call. */
-export interface ModelPrices extends Rates {
+interface ModelPrices extends Rates {
   readonly tiers?: readonly (Rates & { readonly above: number })[];
 }
 
-export interface WrittenRates {
+interface WrittenRates {
   readonly input?: number | undefined;
   readonly output?: number | undefined;
   readonly cacheRead?: number | undefined;
@@ -293,7 +293,7 @@ export function parsePriceCatalogue(text: string): PriceCatalogue {
   return createCatalogue(byName);
 }
 
-export function createCatalogue(byName: ReadonlyMap<string, ModelPrices>): PriceCatalogue {
+function createCatalogue(byName: ReadonlyMap<string, ModelPrices>): PriceCatalogue {
   return {
     prices(provider, models) {
       for (const model of models) {
@@ -311,10 +311,7 @@ export function eitherCatalogue(own: PriceCatalogue, other: PriceCatalogue): Pri
 }
 
 /** Missing rates for cached and reasoning tokens default to the input and output rates. */
-export function modelPrices(
-  rates: WrittenRates,
-  tiers: readonly (WrittenRates & { readonly above: number })[],
-): ModelPrices {
+function modelPrices(rates: WrittenRates, tiers: readonly (WrittenRates & { readonly above: number })[]): ModelPrices {
   const base = completed(rates);
   if (tiers.length === 0) return base;
   const complete = tiers.map((tier) => ({ ...completed({ ...withoutCache(base), ...tier }), above: tier.above }));

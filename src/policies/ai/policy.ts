@@ -21,6 +21,7 @@ import {
   type TextGuard,
   type WebhookGuard,
 } from "../../llm/request/llm-call.ts";
+import { matchPattern } from "../../llm/request/read-request.ts";
 
 const BODY = peerInput("client/expression-body");
 
@@ -219,16 +220,14 @@ function compileWebhooks(
 /** Exact names take precedence over patterns, which are tried in configuration order. */
 function compileAliases(aliases: Readonly<Record<string, string>>): (model: string) => string | undefined {
   const exact = new Map(Object.entries(aliases).filter(([name]) => !name.includes("*")));
-  const patterns = Object.entries(aliases)
-    .filter(([name]) => name.includes("*"))
-    .map(([name, to]) => ({ prefix: name.slice(0, name.indexOf("*")), suffix: name.slice(name.indexOf("*") + 1), to }));
+  const patterns = Object.entries(aliases).filter(([name]) => name.includes("*"));
   return (model) => {
     const known = exact.get(model);
     if (known !== undefined) return known;
-    const found = patterns.find(
-      ({ prefix, suffix }) =>
-        model.length >= prefix.length + suffix.length && model.startsWith(prefix) && model.endsWith(suffix),
-    );
-    return found?.to.replace("*", model.slice(found.prefix.length, model.length - found.suffix.length));
+    for (const [pattern, to] of patterns) {
+      const starred = matchPattern(pattern, model);
+      if (starred !== undefined) return to.replace("*", starred);
+    }
+    return undefined;
   };
 }
