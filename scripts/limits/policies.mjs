@@ -32,7 +32,7 @@ export const POLICY_LIMITS = {
     ["MAX_CACHE_MS", "llm/models/schema.ts", "`cache.ttl`", "the configuration is rejected"],
     [
       "MAX_OTHER_TOKENS",
-      "llm/guards/guard-webhook.ts",
+      "llm/guards/guard-services.ts",
       "values and names of that response, in addition to one for each text",
       "it counts as failed",
     ],

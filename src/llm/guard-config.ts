@@ -11,13 +11,14 @@ import type { Counter, Family } from "../record/log/metrics.ts";
 import {
   azureContentSafety,
   bedrockGuardrails,
+  createGuardWebhook,
   createServiceGuard,
   type GuardService,
   type GuardServiceSettings,
+  type GuardWebhook,
   googleModelArmor,
   openAiModeration,
 } from "./guards/guard-services.ts";
-import { createGuardWebhook, type GuardWebhook } from "./guards/guard-webhook.ts";
 import { addKey, authSchema, BEDROCK, compileCredential } from "./models/credential.ts";
 
 const DEFAULT_TIMEOUT_MS = 5_000;

@@ -14,7 +14,7 @@ import type { Members } from "../json/json.ts";
 import { isLossless } from "../json/lossless.ts";
 import { type Skeleton, skeletonSteps } from "../json/skeleton.ts";
 import { hasCacheMarks } from "./dialects/prompt-cache.ts";
-import { checkAll } from "./guards/guard-webhook.ts";
+import { checkAll } from "./guards/guard-services.ts";
 import { createShadowGuards, GuardRejection } from "./guards/guarded-text.ts";
 import { applyRules, editsRequest, hasTokenNumbers, mergeRules } from "./guards/prompt-rules.ts";
 import { BodyTexts } from "./guards/text-places.ts";
@@ -43,7 +43,14 @@ import { scanSteps } from "./request/read-request.ts";
 import type { ResponseCache } from "./response-cache.ts";
 import { createResponseGuards, type ResponseGuards } from "./response-guards.ts";
 import { Settlement } from "./settlement.ts";
-import { omitsFeatures, type PlanOptions, planRequest, type UpstreamPlan, upstreamFormat } from "./upstream-request.ts";
+import {
+  omitsFeatures,
+  type PlanOptions,
+  planRequest,
+  requireTree,
+  type UpstreamPlan,
+  upstreamFormat,
+} from "./upstream-request.ts";
 import { estimateRequestTokens, estimateSteps } from "./usage/estimate-tokens.ts";
 
 const FINISHED: BackendRun = { abort: () => undefined, resume: () => undefined };
@@ -459,16 +466,7 @@ function needsTree(llm: LlmCall, { target, model }: Candidate): boolean {
 }
 
 function* parseTree(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
-  const tree = yield* skeletonSteps(env.tree, llm.bytes, env.newId());
-  if (tree === "not JSON")
-    throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
-  if ("tooLarge" in tree)
-    throw new LlmRejection({
-      status: 413,
-      message: `a request ${tree.tooLarge} cannot ${purpose}`,
-      code: "request_too_large",
-    });
-  return tree;
+  return requireTree(yield* skeletonSteps(env.tree, llm.bytes, env.newId()), purpose);
 }
 
 function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string): Steps<LlmCall> {
@@ -489,8 +487,7 @@ function* edit(llm: LlmCall, rules: PromptRules, env: PlanOptions): Steps<LlmCal
     if (value === tree.value && (yield* isLossless(llm.bytes, value))) return llm;
     return yield* rewritten(llm, tree, value, "a prompt policy");
   } catch (error) {
-    if (!(error instanceof GuardRejection)) throw error;
-    throw new LlmRejection({ status: error.status, message: error.message, code: "content_rejected" });
+    throw asRejection(error);
   }
 }
 
@@ -516,9 +513,13 @@ async function applyWebhooks(
     if (checked === texts && (await run(isLossless(llm.bytes, tree.value)))) return policed;
     return { ...policed, llm: await run(rewritten(llm, tree, found.replaced(checked), "a guard")) };
   } catch (error) {
-    if (!(error instanceof GuardRejection)) throw error;
-    throw new LlmRejection({ status: error.status, message: error.message, code: "content_rejected" });
+    throw asRejection(error);
   }
+}
+
+function asRejection(error: unknown): unknown {
+  if (!(error instanceof GuardRejection)) return error;
+  return new LlmRejection({ status: error.status, message: error.message, code: "content_rejected" });
 }
 
 function rejectTokenNumbers(body: Members): void {

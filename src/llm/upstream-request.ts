@@ -17,7 +17,7 @@ import type { OutgoingRequest } from "../http/http-client.ts";
 import { isMembers, type Members } from "../json/json.ts";
 import { spliceBytes } from "../json/json-scanner.ts";
 import { tryReadJson } from "../json/read-json.ts";
-import { readSkeleton } from "../json/skeleton.ts";
+import { type NoSkeleton, readSkeleton, type Skeleton } from "../json/skeleton.ts";
 import { type Edit, editAt } from "../json/syntax.ts";
 import { parseBetas } from "./dialects/bedrock-provider.ts";
 import { Losses, ToolNames, TranslationError, type Unsupported } from "./dialects/conversation.ts";
@@ -341,6 +341,17 @@ function withUsage(body: Members): Members {
   return { ...body, stream_options: { ...(isMembers(options) ? options : {}), include_usage: true } };
 }
 
+/** Throws `LlmRejection` if the body could not be parsed. `purpose` says for what the body is needed. */
+export function requireTree(tree: Skeleton | NoSkeleton, purpose: string): Skeleton {
+  if (tree === "not JSON")
+    throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  if ("tooLarge" in tree) {
+    const message = `a request ${tree.tooLarge} cannot ${purpose}`;
+    throw new LlmRejection({ status: 413, message, code: "request_too_large" });
+  }
+  return tree;
+}
+
 function treeBodies(
   llm: LlmCall,
   call: UpstreamCall,
@@ -351,15 +362,7 @@ function treeBodies(
   { provider }: Target,
   env: Pick<PlanOptions, "tree" | "newId">,
 ): readonly (readonly Buffer[])[] {
-  const skeleton = llm.tree ?? readSkeleton(env.tree, llm.bytes, env.newId());
-  if (skeleton === "not JSON")
-    throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
-  if ("tooLarge" in skeleton)
-    throw new LlmRejection({
-      status: 413,
-      message: `a request ${skeleton.tooLarge} cannot be translated`,
-      code: "request_too_large",
-    });
+  const skeleton = requireTree(llm.tree ?? readSkeleton(env.tree, llm.bytes, env.newId()), "be translated");
   const write = (part: Members): readonly Buffer[] => {
     let body = translation ? translation.request(part, context) : { ...part };
     if (llm.caching) body = markPrompt(body, call.format, call.model, llm.caching);

@@ -5,11 +5,11 @@ import {
   azureContentSafety,
   bedrockGuardrails,
   createServiceGuard,
+  type GuardInput,
   type GuardService,
   googleModelArmor,
   openAiModeration,
 } from "./guard-services.ts";
-import type { GuardInput } from "./guard-webhook.ts";
 
 const REJECTION = { status: 403, message: "no" };
 

@@ -68,15 +68,19 @@ function withProvider(model: WrittenModelConfig, shared: readonly SharedProvider
   return { ...model, provider: found.provider, params: { ...found.params, ...params } };
 }
 
-function targetOverrides(config: {
-  auth?: AuthConfig | undefined;
-  hostOverride?: string | undefined;
-  pathOverride?: string | undefined;
-  pathPrefix?: string | undefined;
-  timeouts?: TargetOptions["timeouts"];
-  perMinute?: TargetOptions["perMinute"];
-}) {
-  const { auth, hostOverride, pathOverride, pathPrefix, timeouts, perMinute } = config;
+type Overrides = Pick<
+  TargetOptions,
+  "auth" | "hostOverride" | "pathOverride" | "pathPrefix" | "timeouts" | "perMinute"
+>;
+
+function targetOverrides({
+  auth,
+  hostOverride,
+  pathOverride,
+  pathPrefix,
+  timeouts,
+  perMinute,
+}: Partial<Overrides>): Overrides {
   return { auth, hostOverride, pathOverride, pathPrefix, timeouts, perMinute };
 }
 

@@ -9,7 +9,7 @@ import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced
 import { find, findInSteps, slice } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { Edit } from "../../json/syntax.ts";
-import { checkAll } from "../../llm/guards/guard-webhook.ts";
+import { checkAll } from "../../llm/guards/guard-services.ts";
 import { GuardRejection } from "../../llm/guards/guarded-text.ts";
 import {
   type Call,

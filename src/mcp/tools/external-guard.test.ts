@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { MessagePool } from "../../base/memory-budget.ts";
 import { nextTurn } from "../../base/sliced-work.ts";
-import type { GuardInput, GuardWebhook } from "../../llm/guards/guard-webhook.ts";
+import type { GuardInput, GuardWebhook } from "../../llm/guards/guard-services.ts";
 import { GuardRejection } from "../../llm/guards/guarded-text.ts";
 import { asServerMessage, notificationText, resultText, type ServerMessage } from "../protocol/json-rpc.ts";
 import { GuardQueue } from "./external-guard.ts";

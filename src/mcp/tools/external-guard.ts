@@ -5,7 +5,7 @@
 
 import { surface } from "../../base/errors.ts";
 import { finish, runInSlices, SLICED_BYTES, type Steps } from "../../base/sliced-work.ts";
-import { checkAll } from "../../llm/guards/guard-webhook.ts";
+import { checkAll } from "../../llm/guards/guard-services.ts";
 import { GuardRejection } from "../../llm/guards/guarded-text.ts";
 import type { GuardReporter } from "../protocol/call.ts";
 import { edited, type ServerMessage } from "../protocol/json-rpc.ts";

@@ -10,7 +10,7 @@ import type { AttributeSource, Expression } from "../../cel/expression.ts";
 import { elements, find, insertMembers, member, slice, splice, withMembers } from "../../json/json-text.ts";
 import { readJson } from "../../json/read-json.ts";
 import { type Edit, foldCase, type Span } from "../../json/syntax.ts";
-import type { GuardWebhook } from "../../llm/guards/guard-webhook.ts";
+import type { GuardWebhook } from "../../llm/guards/guard-services.ts";
 import type { Logger } from "../../record/log/logger.ts";
 import { type ClientRequest, editedRequest } from "../protocol/json-rpc.ts";
 import type { Target } from "../server-side/target.ts";

@@ -2,8 +2,7 @@
 import { fromJSON, type ServiceDefinition } from "@grpc/proto-loader";
 import { AgentCards, shownCard, skillsOf } from "../../../src/backends/a2a/agent-card.ts";
 import { HeaderList } from "../../../src/http/headers.ts";
-import { createServiceGuard, openAiModeration } from "../../../src/llm/guards/guard-services.ts";
-import { createGuardWebhook } from "../../../src/llm/guards/guard-webhook.ts";
+import { createGuardWebhook, createServiceGuard, openAiModeration } from "../../../src/llm/guards/guard-services.ts";
 import {
   PROTOCOL as AUTHORIZATION,
   SERVICE_NAME as AUTHORIZER,
