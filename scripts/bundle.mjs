@@ -4,7 +4,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { transformSync } from "esbuild";
-import { constantBundles } from "./constant-bundles.mjs";
 import { inlineOnDemand } from "./on-demand.mjs";
 import { root } from "./steps.mjs";
 
@@ -31,7 +30,6 @@ export const bundleOptions = {
     { name: "left-out", setup: leaveOut },
     { name: "one-byte-text", setup: replaceWideCharacters },
     inlineOnDemand,
-    constantBundles,
   ],
   logLevel: "warning",
 };

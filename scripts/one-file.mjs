@@ -17,7 +17,6 @@ import { join } from "node:path";
 import { build } from "esbuild";
 import { inject } from "postject";
 import { bundleOptions } from "./bundle.mjs";
-import { constantBundles } from "./constant-bundles.mjs";
 import { filesBelow } from "./pack-docs.mjs";
 import { root, step } from "./steps.mjs";
 
@@ -76,7 +75,7 @@ async function bundleAsScript(work, main) {
   await build({
     ...bundleOptions,
     absWorkingDir: work,
-    plugins: [constantBundles],
+    plugins: [],
     entryPoints: [whole],
     outfile: main,
     format: "cjs",
