@@ -35,7 +35,7 @@ export function inputsPage(inputs, note) {
     "",
     "`test/inputs/faults.mjs` lists faults, such as a missing check or a removed limit. `npm run inputs -- --faults [name…]` puts each of them,",
     "or those whose name contains one of the texts, into a temporary copy of the tree, runs the tests of its area there, and prints which tests",
-    "find it. The faults are in two sets, which different people chose; the text `set 2` selects the second. A fault that no test finds shows",
+    "find it. The faults are in three sets, which different people chose; the text `set 2` selects the second. A fault that no test finds shows",
     "a class of mistakes without a test.",
     "",
   ];
