@@ -6,7 +6,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { MemoryBudget, MemoryLimits } from "../base/memory-budget.ts";
 import type { Logger } from "../record/log/logger.ts";
-import { DURATION_BUCKETS_SECONDS, type Metrics } from "../record/log/metrics.ts";
+import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../record/log/metrics.ts";
 import { openFolderStore } from "./folder-store.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { createProcessBus, type ProcessBus } from "./process-bus.ts";
@@ -66,18 +66,23 @@ export function createConfigurableStore(env: StoreEnv): ConfigurableStore {
     ["operation"],
   );
 
+  const succeeded: Partial<Record<Operation, Counter>> = {};
+  const times: Partial<Record<Operation, Histogram>> = {};
+
   async function measured<Result>(operation: Operation, work: (store: Store) => Promise<Result>): Promise<Result> {
     const startMs = clock.monotonicMs();
     try {
       if (inner === undefined) throw new StoreUnavailable("it is not open");
       const result = await work(inner);
-      outcomes.labels(operation, "ok").add();
+      succeeded[operation] ??= outcomes.labels(operation, "ok");
+      succeeded[operation].add();
       return result;
     } catch (error) {
       outcomes.labels(operation, error instanceof StoreUnavailable ? "unavailable" : "error").add();
       throw error;
     } finally {
-      durations.labels(operation).observe((clock.monotonicMs() - startMs) / 1000);
+      times[operation] ??= durations.labels(operation);
+      times[operation].observe((clock.monotonicMs() - startMs) / 1000);
     }
   }
 

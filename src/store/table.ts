@@ -36,6 +36,9 @@ interface Row {
   readonly value: string;
   readonly expiresAtMs: number;
   readonly bytes: number;
+  /** The part of `bytes` that does not depend on the value. */
+  readonly keyBytes: number;
+  readonly kind: EntryKind;
   /** The parsed value, which the next change of the holds uses and changes. */
   holders?: Holders | undefined;
 }
@@ -95,9 +98,9 @@ export class Table {
   }
 
   add(key: string, amount: number, { limit, expiresAtMs = 0, hold }: AddOptions = {}): AddResult {
-    checkEntry(key);
-    checkAmount(amount);
     const row = this.#live(key);
+    if (row === undefined) checkEntry(key);
+    checkAmount(amount);
     if (hold !== undefined) return this.#addHeld(key, row, amount, limit, expiresAtMs, hold);
     const before = parseCounter(row?.value);
     const total = Math.max(0, before + amount);
@@ -157,14 +160,15 @@ export class Table {
       this.#forget(key);
       return true;
     }
-    const kind = entryKind(key);
-    const bytes = rowBytes(key, value);
-    if (kind === "cache") this.#evictFor(key, bytes);
-    if ((kind === "cache" || kind === "expendable") && !this.#fits(key, bytes, kind)) {
+    const before = this.#rows.get(key);
+    const row = rowOf(before, key, value, expiresAtMs, undefined);
+    const { kind } = row;
+    if (kind === "cache") this.#evictFor(key, before, row);
+    if ((kind === "cache" || kind === "expendable") && !this.#fits(before, row)) {
       this.#forget(key);
       return false;
     }
-    this.#put(key, { value, expiresAtMs, bytes, holders: undefined });
+    this.#put(key, row);
     return true;
   }
 
@@ -195,17 +199,16 @@ export class Table {
       this.#remove(key);
       return;
     }
-    const bytes = rowBytes(key, value);
-    const kind = entryKind(key);
-    if (kind === "cache" || kind === "protected") this.#evictFor(key, bytes);
-    if (!this.#fits(key, bytes, kind)) throw new StoreUnavailable("it is full");
+    const before = this.#rows.get(key);
+    const row = rowOf(before, key, value, expiresAtMs, holders);
+    if (row.kind === "cache" || row.kind === "protected") this.#evictFor(key, before, row);
+    if (!this.#fits(before, row)) throw new StoreUnavailable("it is full");
     // The journal comes first, so that the entry is unchanged if the journal throws.
     this.#changed([key, value, expiresAtMs]);
-    this.#put(key, { value, expiresAtMs, bytes, holders });
+    this.#put(key, row);
   }
 
-  #fits(key: string, bytes: number, kind: EntryKind): boolean {
-    const before = this.#rows.get(key);
+  #fits(before: Row | undefined, { bytes, kind }: Row): boolean {
     const grownBytes = bytes - (before?.bytes ?? 0);
     // Existing protected entries and values that do not grow stay writable in a full table.
     if (before !== undefined && (kind === "protected" || grownBytes <= 0)) return true;
@@ -215,11 +218,11 @@ export class Table {
     return this.#bytes + grownBytes <= (kind === "protected" ? PROTECTED_TIMES * maxBytes : maxBytes);
   }
 
-  #evictFor(key: string, bytes: number): void {
+  #evictFor(key: string, before: Row | undefined, { bytes, kind }: Row): void {
     const { maxBytes, cacheBytes } = this.#limits;
-    const isCached = entryKind(key) === "cache";
-    if (isCached && bytes > cacheBytes) return;
-    const grownBytes = bytes - (this.#rows.get(key)?.bytes ?? 0);
+    const isCached = kind === "cache";
+    if (this.#cached.size === 0 || (isCached && bytes > cacheBytes)) return;
+    const grownBytes = bytes - (before?.bytes ?? 0);
     for (const oldest of this.#cached) {
       const hasRoom = this.#bytes + grownBytes <= maxBytes;
       if (hasRoom && (!isCached || this.#cachedBytes + grownBytes <= cacheBytes)) return;
@@ -240,7 +243,7 @@ export class Table {
     const grownBytes = row.bytes - (this.#rows.get(key)?.bytes ?? 0);
     this.#rows.set(key, row);
     this.#bytes += grownBytes;
-    if (entryKind(key) === "cache") {
+    if (row.kind === "cache") {
       this.#cached.delete(key);
       this.#cached.add(key);
       this.#cachedBytes += grownBytes;
@@ -285,8 +288,17 @@ function isExpired({ expiresAtMs }: Row, nowMs: number): boolean {
   return expiresAtMs !== 0 && expiresAtMs <= nowMs;
 }
 
-function rowBytes(key: string, value: string): number {
-  return ROW_BYTES + stringBytes(key) + stringBytes(value);
+/** A key whose row is replaced was checked and measured before. */
+function rowOf(
+  before: Row | undefined,
+  key: string,
+  value: string,
+  expiresAtMs: number,
+  holders: Holders | undefined,
+): Row {
+  const keyBytes = before?.keyBytes ?? ROW_BYTES + stringBytes(key);
+  const bytes = keyBytes + stringBytes(value);
+  return { value, expiresAtMs, bytes, keyBytes, kind: before?.kind ?? entryKind(key), holders };
 }
 
 /** V8 stores a string with any character beyond Latin-1 as two bytes per character. */
