@@ -39,8 +39,10 @@ interface Row {
   /** The part of `bytes` that does not depend on the value. */
   readonly keyBytes: number;
   readonly kind: EntryKind;
+  /** The key of what is held of this counter, if an operation needed it. */
+  holdsKey: string | undefined;
   /** The parsed value, which the next change of the holds uses and changes. */
-  holders?: Holders | undefined;
+  holders: Holders | undefined;
 }
 
 export class Table {
@@ -98,15 +100,16 @@ export class Table {
   }
 
   add(key: string, amount: number, { limit, expiresAtMs = 0, hold }: AddOptions = {}): AddResult {
-    const row = this.#live(key);
+    const nowMs = this.#clock.now();
+    const row = this.#live(key, nowMs);
     if (row === undefined) checkEntry(key);
     checkAmount(amount);
-    if (hold !== undefined) return this.#addHeld(key, row, amount, limit, expiresAtMs, hold);
+    if (hold !== undefined) return this.#addHeld(key, row, amount, limit, expiresAtMs, hold, nowMs);
     const before = parseCounter(row?.value);
     const total = Math.max(0, before + amount);
     checkAmount(total);
     if (amount > 0 && limit !== undefined && total > limit) return { isAdded: false, total: before };
-    if (total !== before) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs);
+    if (total !== before) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs, nowMs);
     return { isAdded: true, total };
   }
 
@@ -117,20 +120,21 @@ export class Table {
     limit: number | undefined,
     expiresAtMs: number,
     hold: Hold,
+    nowMs: number,
   ): AddResult {
-    const nowMs = this.#clock.now();
-    const at = holdsKey(key);
-    const known = this.#live(at);
+    const at = row?.holdsKey ?? holdsKey(key);
+    const known = this.#live(at, nowMs);
     const before = row === undefined ? undefined : parseCounter(row.value);
     const holders = known?.holders ?? parseHolders(known?.value);
     // If a write fails, the value counts, and is parsed again.
     if (known !== undefined) known.holders = undefined;
     const { isAdded, total } = addHeld(before, holders, amount, limit, hold, nowMs);
     checkAmount(total);
-    if (total !== (before ?? 0)) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs);
+    if (total !== (before ?? 0)) this.#write(key, String(total), row?.expiresAtMs ?? expiresAtMs, nowMs).holdsKey = at;
     const holds = formatHolders(holders);
     if (holds === "") this.delete(at);
-    else if (holds !== known?.value) this.#write(at, holds, nowMs + hold.forMs + NUMBERS_KEPT_MS, holders);
+    else if (holds !== known?.value)
+      this.#write(at, holds, nowMs + hold.forMs + NUMBERS_KEPT_MS, nowMs).holders = holders;
     else known.holders = holders;
     return { isAdded, total };
   }
@@ -161,7 +165,7 @@ export class Table {
       return true;
     }
     const before = this.#rows.get(key);
-    const row = rowOf(before, key, value, expiresAtMs, undefined);
+    const row = rowOf(before, key, value, expiresAtMs);
     const { kind } = row;
     if (kind === "cache") this.#evictFor(key, before, row);
     if ((kind === "cache" || kind === "expendable") && !this.#fits(before, row)) {
@@ -189,23 +193,25 @@ export class Table {
     this.#sweeping?.cancel();
   }
 
-  #live(key: string): Row | undefined {
+  #live(key: string, nowMs = this.#clock.now()): Row | undefined {
     const row = this.#rows.get(key);
-    return row !== undefined && isExpired(row, this.#clock.now()) ? undefined : row;
+    return row !== undefined && isExpired(row, nowMs) ? undefined : row;
   }
 
-  #write(key: string, value: string, expiresAtMs: number, holders?: Holders): void {
-    if (expiresAtMs !== 0 && expiresAtMs <= this.#clock.now()) {
-      this.#remove(key);
-      return;
-    }
+  /** A row that has expired already is not kept. */
+  #write(key: string, value: string, expiresAtMs: number, nowMs = this.#clock.now()): Row {
     const before = this.#rows.get(key);
-    const row = rowOf(before, key, value, expiresAtMs, holders);
+    const row = rowOf(before, key, value, expiresAtMs);
+    if (isExpired(row, nowMs)) {
+      this.#remove(key);
+      return row;
+    }
     if (row.kind === "cache" || row.kind === "protected") this.#evictFor(key, before, row);
     if (!this.#fits(before, row)) throw new StoreUnavailable("it is full");
     // The journal comes first, so that the entry is unchanged if the journal throws.
     this.#changed([key, value, expiresAtMs]);
     this.#put(key, row);
+    return row;
   }
 
   #fits(before: Row | undefined, { bytes, kind }: Row): boolean {
@@ -289,16 +295,11 @@ function isExpired({ expiresAtMs }: Row, nowMs: number): boolean {
 }
 
 /** A key whose row is replaced was checked and measured before. */
-function rowOf(
-  before: Row | undefined,
-  key: string,
-  value: string,
-  expiresAtMs: number,
-  holders: Holders | undefined,
-): Row {
+function rowOf(before: Row | undefined, key: string, value: string, expiresAtMs: number): Row {
   const keyBytes = before?.keyBytes ?? ROW_BYTES + stringBytes(key);
   const bytes = keyBytes + stringBytes(value);
-  return { value, expiresAtMs, bytes, keyBytes, kind: before?.kind ?? entryKind(key), holders };
+  const kind = before?.kind ?? entryKind(key);
+  return { value, expiresAtMs, bytes, keyBytes, kind, holdsKey: before?.holdsKey, holders: undefined };
 }
 
 /** V8 stores a string with any character beyond Latin-1 as two bytes per character. */
