@@ -55,7 +55,7 @@ async function loadCode() {
         contents: `export { importAgentgateway } from "./config/import/agentgateway.ts";
 export { dropInvalid } from "./config/import/drop-invalid.ts";
 export { finish } from "./base/sliced-work.ts";
-export { loadForeign } from "./config/load/foreign-config.ts";
+export { loadForeign } from "./config/load/load.ts";
 export { loadConfig } from "./config/load/load.ts";
 export { yamlText } from "./base/yaml-text.ts";
 import { peerInput } from "./base/peer-inputs.ts";

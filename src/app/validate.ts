@@ -5,7 +5,6 @@
 
 import type { WhatIf } from "../admin/endpoints/what-if.ts";
 import type { Clock } from "../base/clock.ts";
-import { defined } from "../base/defined.ts";
 import { type DryConfigOptions, dryRunnerOf, openDryConfig } from "../config/dry-config.ts";
 import { openSources, type PlacedTest, type SourceList, type SourceText } from "../config/load/load.ts";
 import type { Finding } from "../config/prepare.ts";
@@ -14,6 +13,7 @@ import type { Environment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
 import type { GivenToken } from "../core/dry-env.ts";
 import type { Topology } from "../core/topology.ts";
+import { defined } from "../json/json.ts";
 import {
   ANONYMOUS,
   claimPrincipals,

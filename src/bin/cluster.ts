@@ -5,9 +5,9 @@
 
 import { hostname } from "node:os";
 import { keepAwake, systemClock, wait } from "../base/clock.ts";
-import { defined } from "../base/defined.ts";
 import { print } from "../base/print.ts";
 import type { Environment } from "../config/text/env.ts";
+import { defined } from "../json/json.ts";
 import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
 import { type ClusterSource, followController } from "../kubernetes/follow-controller.ts";
 import { watchGateway } from "../kubernetes/watch-gateway.ts";

@@ -3,8 +3,8 @@
  */
 
 import { z } from "zod";
-import { defined } from "../base/defined.ts";
 import type { TcpPart, Topology } from "../core/topology.ts";
+import { defined } from "../json/json.ts";
 import type { Redaction } from "../record/trace/redact.ts";
 import type { PolicyResource } from "./documents/documents.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";

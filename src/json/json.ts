@@ -14,3 +14,10 @@ export function putMember(object: Record<string, unknown>, name: string, value: 
     Object.defineProperty(object, name, { value, enumerable: true, writable: true, configurable: true });
   else object[name] = value;
 }
+
+export type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+/** Removes undefined members, which are not the same as absent ones in JSON schemas and in types with optional members. */
+export function defined<T extends object>(fields: T): Defined<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
+}

@@ -5,12 +5,12 @@
 
 import { createHash } from "node:crypto";
 import { isIP } from "node:net";
-import { defined } from "../base/defined.ts";
 import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/documents/cluster.ts";
 import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
 import { notUsable, requestedAddresses } from "../config/documents/gateway-addresses.ts";
 import type { GatewayParameters } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
+import { defined } from "../json/json.ts";
 import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS } from "./cluster-cache.ts";

@@ -6,12 +6,12 @@
 
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { defined } from "../base/defined.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import { readYaml } from "../base/read-yaml.ts";
 import { runProgram } from "../base/run-program.ts";
 import { escapeLines } from "../base/safe-text.ts";
 import type { TlsOptions } from "../http/http-client.ts";
+import { defined } from "../json/json.ts";
 import { readMembers } from "../json/read-json.ts";
 
 const CREDENTIAL = peerInput("kubernetes-plugin/credential");

@@ -3,7 +3,6 @@
  * controllers stay untouched.
  */
 
-import { defined } from "../base/defined.ts";
 import {
   isForeignGroup,
   isTlsPolicyConflicted,
@@ -33,6 +32,7 @@ import {
 } from "../config/documents/documents.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
+import { defined } from "../json/json.ts";
 import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";

@@ -3,12 +3,12 @@
  * with its value; with several requests, it returns only whether each matches. Credentials are redacted as in the trace. `/config_dump` returns the loaded configuration (spec 4.2).
  */
 
-import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { runInSlices, type Steps } from "../../base/sliced-work.ts";
 import { compileExpression, type Expression, ExpressionError } from "../../cel/expression.ts";
 import { type AttributeSource, plainAttributes } from "../../cel/values/attribute-source.ts";
 import { celHeaders } from "../../cel/values/headers.ts";
+import { defined } from "../../json/json.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { safeJsonInSteps } from "../../json/safe-json.ts";
 import { type RecentRequests, WITH_HEADERS } from "../../record/recent-requests.ts";

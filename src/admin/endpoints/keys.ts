@@ -4,9 +4,9 @@
  */
 
 import { z } from "zod";
-import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
+import { defined } from "../../json/json.ts";
 import { tryReadJson } from "../../json/read-json.ts";
 import { StoreUnavailable } from "../../store/store.ts";
 import { type AdminEndpoint, type AdminResponse, jsonResponse } from "../server/endpoint.ts";

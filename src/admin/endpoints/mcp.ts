@@ -5,10 +5,10 @@
  */
 
 import { z } from "zod";
-import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import type { Backend, ConnectedAccounts, InspectedBackend, InspectedTarget } from "../../core/backend.ts";
 import type { Topology } from "../../core/topology.ts";
+import { defined } from "../../json/json.ts";
 import { readJson, tryReadJson } from "../../json/read-json.ts";
 import {
   changesSince,

@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from "../../base/clock.ts";
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { displayUnit, fromStoredAmount, type ParsedAccount, parseAccount, periodAt } from "../../llm/budgets/budget.ts";
 import type { History } from "../../record/history/history.ts";
 import { ONLY_ENDED } from "../../store/holds.ts";

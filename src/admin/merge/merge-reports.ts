@@ -2,7 +2,7 @@
  * Merges the reports of worker threads: requests by sequence number, tasks by name, memory in total and per thread,
  * run-time counts of backends, and traffic history by time slot.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { mergeServerStates, type ServerState } from "../../mcp/server-side/server-state.ts";
 import {
   type HistoryPoint,

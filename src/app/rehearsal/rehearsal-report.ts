@@ -3,8 +3,8 @@
  * and changed routes and headers.
  */
 
-import { defined } from "../../base/defined.ts";
 import { escapeControls } from "../../base/safe-text.ts";
+import { defined } from "../../json/json.ts";
 import type { Verdict } from "../../pipeline/dry-run/dry-run.ts";
 import { extractRule } from "../../record/policy-reports.ts";
 import type { RecordedRequest } from "../../record/recorded-request.ts";

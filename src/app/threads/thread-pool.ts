@@ -10,11 +10,11 @@ import { handleRemote, type RemoteRequest, readRemote, remoteRequest } from "../
 import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import { childRegistryBytes, endListedChildren } from "../../base/child-registry.ts";
 import { type Clock, wait } from "../../base/clock.ts";
-import { defined } from "../../base/defined.ts";
 import type { MemoryBudget } from "../../base/memory-budget.ts";
 import type { MainSharedMemory } from "../../base/shared-memory.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
+import { defined } from "../../json/json.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
 import type { RowBatch } from "../../record/history/row-batch.ts";
 import type { LogOutput } from "../../record/log/log-output.ts";

@@ -23,9 +23,8 @@ const KIND = "mcpAuthentication";
 
 export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Promise<void> {
   const format = formatOf(flags.output, FORMATS);
-  const [{ loadConfig, readSources }, { loadForeign }, { checkLogin }] = await Promise.all([
+  const [{ loadConfig, loadForeign, readSources }, { checkLogin }] = await Promise.all([
     import("../../config/load/load.ts"),
-    import("../../config/load/foreign-config.ts"),
     import("../../identity/login/login-check.ts"),
   ]);
   const token = flags.tokenFile === undefined ? undefined : readToken(flags.tokenFile, terminal);

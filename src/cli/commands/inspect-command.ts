@@ -3,10 +3,10 @@
  */
 
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { defined } from "../../base/defined.ts";
 import { newForm } from "../../base/form.ts";
 import { ageText, bytesText } from "../../base/format.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
+import { defined } from "../../json/json.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";

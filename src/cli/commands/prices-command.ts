@@ -4,8 +4,8 @@
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { defined } from "../../base/defined.ts";
 import { InputError, peerInput } from "../../base/peer-inputs.ts";
+import { defined } from "../../json/json.ts";
 import { readJson } from "../../json/read-json.ts";
 import { isData, printData } from "../terminal/output.ts";
 import { CliError, printable, type Terminal } from "../terminal/terminal.ts";

@@ -4,8 +4,8 @@
 
 import { randomBytes } from "node:crypto";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { defined } from "../../base/defined.ts";
 import { type ProgramOptions, runProgram } from "../../base/run-program.ts";
+import { defined } from "../../json/json.ts";
 import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { CliError, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTrace, rawLine, readTraceFile, type TraceView } from "../trace/trace-source.ts";

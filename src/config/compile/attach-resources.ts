@@ -3,8 +3,8 @@
  */
 
 import type { z } from "zod";
-import { defined } from "../../base/defined.ts";
 import type { ConfigError } from "../../core/config-error.ts";
+import { defined } from "../../json/json.ts";
 import { policies } from "../../policies/index.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
 import type { Cluster } from "../documents/cluster.ts";

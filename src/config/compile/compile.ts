@@ -6,7 +6,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
-import { defined } from "../../base/defined.ts";
 import { fileProblem } from "../../base/files.ts";
 import { type OwnedKey, ownedKey, processKey } from "../../base/owner.ts";
 import { type ClaimMemory, claimAlone, ownedMemory, type SharedMemory } from "../../base/shared-memory.ts";
@@ -29,6 +28,7 @@ import { parseProxiedHost } from "../../http/egress-addresses.ts";
 import { EgressGuard } from "../../http/egress-guard.ts";
 import { type Fetcher, guardedFetch } from "../../http/fetch.ts";
 import type { ListenerTls } from "../../http/tls-listener.ts";
+import { defined } from "../../json/json.ts";
 import type { Phase } from "../../record/trace/record.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
 import { ownedStore } from "../../store/owned-store.ts";

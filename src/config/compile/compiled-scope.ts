@@ -1,9 +1,10 @@
 /**
  * Sorts the compiled policies of a scope into the lists that the pipeline runs for requests and responses.
  */
-import { defined } from "../../base/defined.ts";
+
 import { GatewayError } from "../../core/errors.ts";
 import type { CompiledPolicy, CompiledScope, Hooks, PolicyDefinition, RequestHook } from "../../core/policy.ts";
+import { defined } from "../../json/json.ts";
 import { policies } from "../../policies/index.ts";
 import type { Phase } from "../../record/trace/record.ts";
 import type { Redaction } from "../../record/trace/redact.ts";

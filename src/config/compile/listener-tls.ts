@@ -4,11 +4,11 @@
  */
 
 import { createSecureContext } from "node:tls";
-import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { checkCertificates, readCertificate as readPemCertificate } from "../../http/certificates.ts";
 import { createHostTable } from "../../http/host.ts";
 import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../http/tls-listener.ts";
+import { defined } from "../../json/json.ts";
 import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
 

@@ -1,7 +1,7 @@
 /**
  * Provides an immutable view of the objects of a cluster for the translation of documents.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 

@@ -4,9 +4,9 @@
  */
 import { stringify } from "yaml";
 import { z } from "zod";
-import { defined } from "../../base/defined.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { exactlyOneOfFields, getLocalUse, isSecretSchema } from "../../core/schema.ts";
+import { defined } from "../../json/json.ts";
 import { policies } from "../../policies/index.ts";
 import { isObject } from "../text/value-shapes.ts";
 import { backendSpecSchema } from "./backend-document.ts";

@@ -4,7 +4,7 @@
  */
 
 import { z } from "zod";
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { type Fields, fieldsOf, textOf } from "../text/value-shapes.ts";
 import { type Cluster, type KubernetesObject, specOf } from "./cluster.ts";
 import { POLICY_API_GROUP, type Verdict } from "./documents.ts";

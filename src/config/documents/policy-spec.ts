@@ -3,10 +3,10 @@
  */
 
 import { z } from "zod";
-import { defined } from "../../base/defined.ts";
 import { lookupTable } from "../../base/lookup-table.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
+import { defined } from "../../json/json.ts";
 import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
 import { GATEWAY_API_GROUP, POLICY_API_GROUP } from "./documents.ts";

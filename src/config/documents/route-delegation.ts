@@ -2,7 +2,7 @@
  * Route delegation: an HTTPRoute rule whose backendRefs name other HTTPRoutes. The rules of a child route serve the
  * requests that match both rules.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
 import type { FindBackend } from "./backend-document.ts";
 import type { Cluster } from "./cluster.ts";

@@ -2,10 +2,11 @@
  * Translates an HTTPRoute or GRPCRoute document to routes of the standalone configuration, and its parentRefs to the
  * gateways and host names that serve it.
  */
-import { defined } from "../../base/defined.ts";
+
 import { lookupTable } from "../../base/lookup-table.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { canonicalPattern, matchesHost } from "../../http/host.ts";
+import { defined } from "../../json/json.ts";
 import { sessionPersistence } from "../../policies/session-persistence/policy.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";

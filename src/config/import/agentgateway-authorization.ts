@@ -2,7 +2,7 @@
  * Converts agentgateway's external authorization. Fields without a counterpart stay as they are, so that the loader
  * rejects them and their route is closed.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { asObject, isObject, type Values } from "./conversion.ts";
 
 const LITERAL = /^\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*$/;

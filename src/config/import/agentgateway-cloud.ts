@@ -2,7 +2,7 @@
  * Converts agentgateway's credentials at AWS, Google Cloud, and Azure, and its backends for agents at AWS. Fields without
  * a counterpart stay as they are, so that the loader rejects them and their route is closed.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { asObject, isObject, type Values } from "./conversion.ts";
 
 const AGENT_CORE = "bedrock-agentcore";

@@ -3,8 +3,8 @@
  * them and their route is closed.
  */
 
-import { defined } from "../../base/defined.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
+import { defined } from "../../json/json.ts";
 import { readJson } from "../../json/read-json.ts";
 import { asList, asObject, type Conversion, isObject, type Values } from "./conversion.ts";
 

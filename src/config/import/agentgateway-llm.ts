@@ -1,7 +1,7 @@
 /**
  * Converts agentgateway's section `llm`: models, the providers that they share, and their policies.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { asList, asObject, type Conversion, isObject, leaveOutOthers, type Values } from "./conversion.ts";
 
 type ConvertPolicies = (policies: Values, at: string, conversion: Conversion) => Values;

@@ -2,7 +2,7 @@
  * Converts agentgateway's MCP guardrails. Fields without a counterpart stay as they are, so that the loader rejects
  * them and their route is closed.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { asList, asObject, type Conversion, isObject, type Values } from "./conversion.ts";
 
 const FAILURE_MODES: Readonly<Record<string, string>> = { failOpen: "open", failClosed: "closed" };

@@ -3,7 +3,7 @@
  * stay as they are, so that the loader rejects them and their route is closed: without them, a token could be valid for
  * other servers too.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { asList, asObject, type Conversion, isObject, unknownFields, type Values } from "./conversion.ts";
 
 const CLIENT_AUTH: Readonly<Record<string, string>> = { clientSecretBasic: "basic", clientSecretPost: "post" };

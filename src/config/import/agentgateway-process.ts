@@ -1,7 +1,7 @@
 /**
  * Converts the settings of agentgateway's process: `config` and `frontendPolicies`.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { asList, asObject, type Conversion, isObject, leaveOutOthers, type Values } from "./conversion.ts";
 
 const NO_COUNTERPART = "there is no counterpart";

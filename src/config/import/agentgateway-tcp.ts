@@ -1,7 +1,7 @@
 /**
  * Converts agentgateway listeners with the protocol TCP or TLS, and their `tcpRoutes`.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import type { PortTls } from "./agentgateway-tls.ts";
 import { asList, asObject, type Conversion, isObject, type Values } from "./conversion.ts";
 

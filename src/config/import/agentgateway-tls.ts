@@ -2,7 +2,7 @@
  * Converts TLS settings of agentgateway's listeners. Listeners that share a port become certificates that are selected
  * by server name.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { type Conversion, isObject, unknownFields, type Values } from "./conversion.ts";
 
 const TAKEN = ["cert", "key", "root", "minTLSVersion"];

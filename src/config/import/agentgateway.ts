@@ -1,7 +1,7 @@
 /**
  * Converts a configuration of agentgateway, in either of its layouts, by rewriting fields with another name or shape.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import { externalAuthorization } from "./agentgateway-authorization.ts";
 import { withAgentCore, withCloudNames } from "./agentgateway-cloud.ts";
 import { guardsOf } from "./agentgateway-guards.ts";

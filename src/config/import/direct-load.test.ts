@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { finish } from "../../base/sliced-work.ts";
-import { loadForeign } from "../load/foreign-config.ts";
-import { loadConfig } from "../load/load.ts";
+import { loadConfig, loadForeign } from "../load/load.ts";
 
 const HELLO = "routes: [{ name: hello, policies: { directResponse: { status: 200, body: hi } } }]";
 

@@ -2,7 +2,7 @@
  * Converts a LiteLLM proxy configuration. `model_list` becomes `llm.models`, models with several deployments or
  * fallbacks become virtual models, and `mcp_servers` becomes `mcp`. Keys in LiteLLM's database are not converted.
  */
-import { defined } from "../../base/defined.ts";
+import { defined } from "../../json/json.ts";
 import {
   asList,
   asObject,

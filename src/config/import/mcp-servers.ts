@@ -3,8 +3,8 @@
  * endpoint. With `mcpProxy`, the list belongs to the program mcp-proxy, and each server becomes a route.
  */
 
-import { defined } from "../../base/defined.ts";
 import { hostOf } from "../../http/host.ts";
+import { defined } from "../../json/json.ts";
 import {
   asList,
   asObject,

@@ -3,8 +3,10 @@
  * resources, documents with only `tests` are tests, and one other document is the standalone configuration.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { homeHint } from "../../base/files.ts";
+import { onDemand } from "../../base/on-demand.ts";
 import type { Steps } from "../../base/sliced-work.ts";
 import { ConfigError, type Position } from "../../core/config-error.ts";
 import { withPlaceholders } from "../schema/environment-values.ts";
@@ -14,6 +16,7 @@ import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
 import { type Environment, withoutVariableNames } from "../text/env.ts";
 import {
   CONFIGURATION,
+  MISSING_VARIABLE,
   parseSource,
   type SourceDocument,
   type SourceOptions,
@@ -21,6 +24,9 @@ import {
 } from "../text/yaml-source.ts";
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
+
+const require = createRequire(import.meta.url);
+const foreignFormat = onDemand<typeof import("../import/direct-load.ts")>(() => require("../import/direct-load.js"));
 
 export interface SourceText {
   readonly file: string;
@@ -263,4 +269,30 @@ function fileContent(path: string): string {
   } catch {
     return `${path} unreadable`;
   }
+}
+
+/** Returns `own`, the result for a configuration of this gateway, unless that is one of a known other program. */
+export function* loadForeign(
+  own: LoadedConfig,
+  sources: readonly SourceText[],
+  environment: Environment,
+  options: SourceOptions = {},
+): Steps<LoadedConfig> {
+  const standalone = own.ok ? undefined : own.mismatch?.();
+  const source = sources.find(({ file }) => file === standalone?.file);
+  if (standalone === undefined || source === undefined) return own;
+  const foreign = foreignFormat().convertForeign(standalone, source.text);
+  if (foreign === undefined) return own;
+  const refuse = (problems: readonly ConfigError[]): LoadedConfig => {
+    if (!foreign.isCertain) return own;
+    // A conversion does not help if only variables are missing.
+    const isConverted = problems.every(({ message }) => message.startsWith(MISSING_VARIABLE));
+    return { ok: false, problems: isConverted ? problems : [foreignFormat().notLoadable(standalone), ...problems] };
+  };
+  if (foreign.problems.length > 0) return refuse(foreign.problems);
+  yield;
+  const at = standalone.position([]) ?? { file: standalone.file, line: 1, column: 1 };
+  const converted = sources.map((one) => (one === source ? { file: one.file, text: foreign.text, at } : one));
+  const loaded = yield* loadConfig(converted, environment, options);
+  return loaded.ok ? { ...loaded, warnings: foreign.warnings } : refuse(loaded.problems);
 }

@@ -4,13 +4,13 @@
  */
 
 import { backends } from "../../backends/index.ts";
-import { defined } from "../../base/defined.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PathMatch } from "../../core/policy.ts";
 import type { RouteMatch } from "../../core/topology.ts";
 import { canonicalPattern } from "../../http/host.ts";
 import { canonicalPath } from "../../http/request-path.ts";
+import { defined } from "../../json/json.ts";
 import { policies } from "../../policies/index.ts";
 import {
   isForwarding,

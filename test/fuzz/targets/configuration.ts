@@ -4,8 +4,7 @@
  */
 
 import { finish } from "../../../src/base/sliced-work.ts";
-import { loadForeign } from "../../../src/config/load/foreign-config.ts";
-import { loadConfig } from "../../../src/config/load/load.ts";
+import { loadConfig, loadForeign } from "../../../src/config/load/load.ts";
 import { parseSource } from "../../../src/config/text/yaml-source.ts";
 import type { Random } from "../../support/random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
