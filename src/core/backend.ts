@@ -188,8 +188,6 @@ export interface BackendEnv extends CompileEnv {
   /** The name is unique within the configuration, for example `route0/backend0`. */
   readonly name: string;
   scopeOf?(inner: InnerPolicies): CompiledScope;
-  /** Runs the action when this configuration starts to serve, and never if it is discarded. */
-  serving(action: () => void): void;
   readonly trustedHosts: readonly string[];
   /** True if every request on the route carries a verified credential that pages of other sites cannot send. */
   readonly requiresCredential: boolean;

@@ -276,6 +276,8 @@ export interface CompileEnv {
     open: (claim: ClaimMemory) => Resource,
     close?: (resource: Resource) => void | Promise<void>,
   ): Resource;
+  /** Runs the action when this configuration starts to serve, and never if it is discarded. */
+  serving(action: () => void): void;
   /** Reports a valid setting that is probably a mistake, at load and in the admin interface. */
   warn(message: string): void;
 }

@@ -9,7 +9,6 @@ import { claimAlone } from "../../src/base/shared-memory.ts";
 import { createTasks } from "../../src/base/tasks.ts";
 import { compileExpression } from "../../src/cel/expression.ts";
 import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
-import type { BackendEnv } from "../../src/core/backend.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
 import type { CompileEnv } from "../../src/core/policy.ts";
 import type { RequestAttributes } from "../../src/core/request-attributes.ts";
@@ -76,7 +75,7 @@ export function anAnsweredExchange(
   return exchange;
 }
 
-export const testEnv: CompileEnv & Pick<BackendEnv, "serving"> = {
+export const testEnv: CompileEnv = {
   cel: compileExpression,
   clock: systemClock,
   egress: EgressGuard.for("configuration"),

@@ -291,7 +291,6 @@ function createCompiler(context: CompileContext) {
         ...guards,
         ...context.internals,
         scopeOf: innerScopes(origin),
-        serving: (action) => context.generation.serving(action),
         tls: settings.backendTls,
         protocol: backend.protocol,
       };
@@ -452,6 +451,7 @@ function compileEnv(
       const claim = claimOf(context.shared, key);
       return context.generation.acquire(key, undefined, () => open(claim), releasing(context.shared, key, close));
     },
+    serving: (action) => context.generation.serving(action),
     warn,
   };
 }

@@ -97,6 +97,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
       return living;
     },
     acquireShared: (_name, open) => open(claimAlone),
+    serving: (action) => action(),
     warn: (message) => warnings.push(message),
   };
 
