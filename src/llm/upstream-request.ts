@@ -341,7 +341,7 @@ function withUsage(body: Members): Members {
   return { ...body, stream_options: { ...(isMembers(options) ? options : {}), include_usage: true } };
 }
 
-/** Throws `LlmRejection` if the body could not be parsed. `purpose` says for what the body is needed. */
+/** Throws `LlmRejection` if the body could not be parsed. The message names the `purpose`. */
 export function requireTree(tree: Skeleton | NoSkeleton, purpose: string): Skeleton {
   if (tree === "not JSON")
     throw new LlmRejection({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });

@@ -187,7 +187,7 @@ test("both are omitted if the server rejects one after the other", async (t) => 
   assert.equal(bodies.length, 3);
 });
 
-test("a server that rejects the call without the feature too is asked once more, and the client gets its error", async (t) => {
+test("a server that rejects the call without the feature too is called once more, and the client gets its error", async (t) => {
   const { ask, bodies } = await startChat(t, () => [400, { error: { message: "the role and parallel_tool_calls" } }]);
   const members = { messages: [DEVELOPER], parallel_tool_calls: true };
   assert.equal(await ask(members), 400);

@@ -498,7 +498,7 @@ function reportFailure(exchange: Exchange, env: AttemptReportEnv, reason: string
 function reportRetry(exchange: Exchange, env: AttemptReportEnv, reason: string): void {
   const { attempts, trace } = exchange;
   const { last } = attempts;
-  // A target that got no request, for example for want of a credential, follows an attempt that was replaced before.
+  // A target that got no request, for example because its credential is missing, follows an attempt that was replaced before.
   if (last === undefined || last.retryReason !== undefined) return;
   if (!last.hasResult) reportResult(exchange, last, env.clock.monotonicMs(), undefined, reason);
   last.retryReason = reason;
