@@ -313,7 +313,7 @@ const TABLE = {
   "kubernetes-api/response": ["JSON", { bytes: 128 * MIB }, "fixed: one list for each watched kind"],
   "kubernetes-api/watch-lines": ["lines", { bytes: 16 * MIB }, "fixed: one event for each watched kind"],
   "kubernetes-api/watch-event": ["JSON", { bytes: 16 * MIB }, "fixed: one event for each watched kind"],
-  "kubernetes-api/error": ["JSON", { bytes: 128 * MIB }, "fixed: one for each watched kind"],
+  "kubernetes-api/error": ["JSON", { bytes: MIB }, "fixed: one for each watched kind"],
   "kubernetes-plugin/credential": ["JSON", { bytes: MIB }, "fixed: one at a time"],
   "controller/snapshot-stream": ["event stream", { bytes: 64 * MIB }, "fixed: one at a time"],
   "controller/snapshot": ["JSON", { bytes: 64 * MIB }, "fixed: one at a time"],

@@ -173,6 +173,7 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
             }
           };
           const refused: Buffer[] = [];
+          let refusedBytes = 0;
           const call = poolOf(credentials).send(
             { method: "GET", path: pathOf(credentials, path), headers: headersOf(credentials, undefined, 0) },
             {
@@ -181,9 +182,14 @@ export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
               },
               data(chunk) {
                 resetIdleTimer();
-                if (status !== 200) refused.push(chunk);
-                else pushLines(chunk);
-                return true;
+                if (status === 200) {
+                  pushLines(chunk);
+                  return true;
+                }
+                refusedBytes += chunk.length;
+                if (refusedBytes <= ERROR_RESPONSE.maxBytes) return refused.push(chunk) > 0;
+                finish(responseError(status, ""));
+                return false;
               },
               end: () => finish(status === 200 ? undefined : responseError(status, Buffer.concat(refused).toString())),
               fail: finish,
