@@ -22,7 +22,12 @@ import {
   type ResourceResult,
   type Verdict,
 } from "../config/documents/documents.ts";
-import { isVerdict, readParameters } from "../config/documents/gateway-parameters.ts";
+import {
+  type GatewayParameters,
+  isVerdict,
+  parametersOf,
+  readParameters,
+} from "../config/documents/gateway-parameters.ts";
 import { maySelect } from "../config/documents/policy-targets.ts";
 import { isRouteReference } from "../config/documents/route-delegation.ts";
 import {
@@ -46,6 +51,8 @@ export interface ClusterView {
   /** Maps `namespace/name` to the GatewayPolicy in the cluster. */
   readonly policyObjects: ReadonlyMap<string, KubernetesObject>;
   readonly cluster: Cluster;
+  /** Maps `namespace/name` of each Gateway to its parameters, or to a verdict if they are invalid. */
+  readonly parameters: ReadonlyMap<string, GatewayParameters | Verdict>;
   /** Includes the routes of other controllers. */
   readonly routes: readonly KubernetesObject[];
 }
@@ -53,7 +60,7 @@ export interface ClusterView {
 export const ROUTE_KINDS: ReadonlySet<string> = new Set(["HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute"]);
 const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
 
-/** Gateways of a class with invalid parameters are not deployed. */
+/** The data planes of a class with invalid parameters stay as they are. */
 export function classVerdict(object: KubernetesObject, cluster: Cluster): Verdict {
   const { parametersRef } = specOf(object);
   if (parametersRef === undefined) return CLASS_ACCEPTED;
@@ -91,17 +98,19 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
     policies,
     routeSchema,
   });
-  const refusedClasses = new Set(
-    classes.filter((one) => !classVerdict(one, cluster).isTrue).map(({ metadata }) => metadata.name),
+  const parameters = new Map(
+    gateways.map((gateway) => {
+      const name = String(specOf(gateway).gatewayClassName);
+      const gatewayClass = classes.find(({ metadata }) => metadata.name === name);
+      return [gatewayKey(gateway), parametersOf(gateway, gatewayClass, cluster)];
+    }),
   );
   const gatewayOutcomes = translated.gatewayOutcomes.map((outcome) => {
-    const name = String(specOf(outcome.document.value as KubernetesObject).gatewayClassName);
-    if (!refusedClasses.has(name)) return outcome;
-    const message = `GatewayClass ${name} is not accepted`;
-    return { ...outcome, accepted: { isTrue: false, reason: "InvalidParameters", message } };
+    const found = parameters.get(fullName(outcome.document));
+    return outcome.accepted.isTrue && found && isVerdict(found) ? { ...outcome, accepted: found } : outcome;
   });
   const refusedGateways = new Set(
-    gatewayOutcomes.filter(({ accepted }) => !accepted.isTrue).map(({ document }) => fullName(document)),
+    translated.gatewayOutcomes.filter(({ accepted }) => !accepted.isTrue).map(({ document }) => fullName(document)),
   );
   const listenerSetOutcomes = translated.listenerSetOutcomes.map((outcome) => {
     if (!outcome.accepted.isTrue || !refusedGateways.has(keyOf(outcome.gateway.namespace, outcome.gateway.name)))
@@ -134,7 +143,7 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
     snapshots.set(key, createSnapshot(key, [...own, ...used], endpointsFor(used, endpoints)));
   }
   const policyObjects = new Map(ownPolicies.map((policy) => [objectKey(policy), policy]));
-  return { classes, gateways, result, snapshots, policyObjects, cluster, routes };
+  return { classes, gateways, result, snapshots, policyObjects, cluster, parameters, routes };
 }
 
 /** Removes duplicates and sorts, so that the snapshot version does not depend on the order of lookups. */

@@ -4,9 +4,9 @@
  */
 
 import type { Clock, Timer } from "../base/clock.ts";
-import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/documents/cluster.ts";
+import { type KubernetesObject, keyOf, objectKey } from "../config/documents/cluster.ts";
 import type { Verdict } from "../config/documents/documents.ts";
-import { type GatewayParameters, parametersOf } from "../config/documents/gateway-parameters.ts";
+import { isVerdict } from "../config/documents/gateway-parameters.ts";
 import { gatewayKey } from "../config/documents/snapshot.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import { hostToConnect } from "../http/host.ts";
@@ -195,12 +195,15 @@ export async function startController(options: ControllerOptions): Promise<Contr
       deployFailures.clear();
       const autoscaled = new Set<string>();
       for (const gateway of view.gateways) {
-        const parameters = parametersIn(view, gateway);
-        const isDeployed = gateway.metadata.deletionTimestamp === undefined && isAccepted(gateway, view);
-        // A Gateway that is not accepted keeps its data plane as it is.
-        if (parameters.autoscaling || !isDeployed)
-          autoscaled.add(keyOf(gateway.metadata.namespace ?? "", deployedName(gateway)));
-        if (!isDeployed) continue;
+        const parameters = view.parameters.get(gatewayKey(gateway));
+        const isKept = gateway.metadata.deletionTimestamp !== undefined || !isAccepted(gateway, view);
+        const deployedKey = keyOf(gateway.metadata.namespace ?? "", deployedName(gateway));
+        // A Gateway that is not accepted, or has invalid parameters, keeps its data plane as it is.
+        if (isKept || parameters === undefined || isVerdict(parameters)) {
+          autoscaled.add(deployedKey);
+          continue;
+        }
+        if (parameters.autoscaling) autoscaled.add(deployedKey);
         const manifests = dataPlaneManifests(gateway, deploy, parameters, portsOfSets(view, gateway));
         const conflict = nameConflict(gateway, cache.of("Service")) ?? addressConflict(gateway, deploy, parameters);
         const result = conflict ? { isIncomplete: false, refused: conflict } : await deployer.apply(manifests, exists);
@@ -286,15 +289,6 @@ export async function startController(options: ControllerOptions): Promise<Contr
 
 function isAccepted(gateway: KubernetesObject, view: ClusterView): boolean {
   return view.result.gatewayOutcomes.some(({ document, accepted }) => document.value === gateway && accepted.isTrue);
-}
-
-function parametersIn({ classes, cluster }: ClusterView, gateway: KubernetesObject): GatewayParameters {
-  const name = String(specOf(gateway).gatewayClassName);
-  return parametersOf(
-    gateway,
-    classes.find(({ metadata }) => metadata.name === name),
-    cluster,
-  );
 }
 
 function portsOfSets({ result }: ClusterView, gateway: KubernetesObject): number[] {

@@ -194,11 +194,11 @@ function gatewayStatus(
 ): DesiredStatus {
   const object = objectOf(outcome.document);
   const status = fieldsOf(object.status);
-  const { programmed, addresses } = stateOf(gatewayKey(object));
+  const { programmed: ofDataPlanes, addresses } = stateOf(gatewayKey(object));
+  const programmed = programmedOf(outcome.accepted, ofDataPlanes);
   const listeners = listenerStatuses(object, outcome.listeners, nowMs, ({ accepted, resolvedRefs }) =>
     accepted.isTrue && resolvedRefs.isTrue ? programmed : INVALID_LISTENER,
   );
-  const isServed = outcome.accepted.isTrue;
   const { attachedSets = status.attachedListenerSets === undefined ? undefined : 0 } = outcome;
   return {
     object,
@@ -213,13 +213,22 @@ function gatewayStatus(
           [READABLE]: unreadable.length === 0 ? undefined : unreadableVerdict(unreadable),
           Accepted: outcome.accepted,
           ResolvedRefs: outcome.resolvedRefs,
-          Programmed: isServed ? programmed : { isTrue: false, reason: "Invalid", message: outcome.accepted.message },
+          Programmed: programmed,
         },
         withoutOccasional,
       ),
       listeners,
     },
   };
+}
+
+/** A Gateway with invalid parameters is served by the data plane that was deployed before. */
+function programmedOf(accepted: Verdict, programmed: Verdict): Verdict {
+  if (accepted.isTrue) return programmed;
+  const isServed = accepted.reason === "InvalidParameters" && programmed.isTrue;
+  return isServed
+    ? { ...programmed, message: "Served, deployed with the last valid parameters" }
+    : { isTrue: false, reason: "Invalid", message: accepted.message };
 }
 
 const INVALID_LISTENER: Verdict = { isTrue: false, reason: "Invalid", message: "The listener is not valid" };

@@ -52,7 +52,8 @@ export function gatewayParametersCrd(): Schema {
     plural: "gatewayparameters",
     shortName: "gwparam",
     description: "Settings of the data planes of a GatewayClass or Gateway, for its parametersRef.",
-    spec: structuralSchema(parametersSchema, { isOpen: () => true, extra: {} }),
+    // Nothing fails open without these fields, so kubectl rejects a misspelled one, and the API server drops it.
+    spec: structuralSchema(parametersSchema, { isOpen: () => false, extra: {} }),
   });
 }
 

@@ -23,7 +23,6 @@ import {
   type WrittenTcpPart,
 } from "./documents.ts";
 import { unsupportedAddress } from "./gateway-addresses.ts";
-import { isVerdict, readParameters } from "./gateway-parameters.ts";
 import {
   LISTENER_ACCEPTED,
   type ListenerContext,
@@ -76,7 +75,7 @@ export function translateGateway(
 ): TranslatedGateway {
   const { namespace, name } = identityOf(document);
   const spec = fieldsOf(fieldsOf(document.value).spec);
-  const refused = cluster ? refusedField(spec, namespace, cluster) : undefined;
+  const refused = cluster ? refusedField(spec) : undefined;
   if (refused) problems.add(["spec"], refused.message);
   if (listOf(spec.listeners).length === 0)
     problems.add(["spec", "listeners"], "a list with at least one listener is required");
@@ -307,16 +306,13 @@ const GATEWAY_FIELDS = new Set([
   "tls",
 ]);
 
-function refusedField(spec: Fields, namespace: string, cluster: Cluster): Verdict | undefined {
+function refusedField(spec: Fields): Verdict | undefined {
   const no = (reason: string, message: string): Verdict => ({ isTrue: false, reason, message });
   const unsupported = (field: string): Verdict => no("UnsupportedValue", `spec.${field} is not supported`);
   const address = unsupportedAddress(spec);
   if (address) return address;
-  const { labels: _, annotations: __, parametersRef, ...otherInfrastructure } = fieldsOf(spec.infrastructure);
-  if (parametersRef !== undefined) {
-    const parameters = readParameters(fieldsOf(parametersRef), namespace, cluster);
-    if (isVerdict(parameters)) return { ...parameters, message: `spec.infrastructure.${parameters.message}` };
-  }
+  // Parameters determine how the data plane is deployed, but not what it serves.
+  const { labels: _, annotations: __, parametersRef: ___, ...otherInfrastructure } = fieldsOf(spec.infrastructure);
   const [infrastructure] = Object.keys(otherInfrastructure);
   if (infrastructure !== undefined) return unsupported(`infrastructure.${infrastructure}`);
   const { frontend: _frontend, backend, ...otherTls } = fieldsOf(spec.tls);

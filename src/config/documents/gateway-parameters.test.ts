@@ -93,14 +93,57 @@ for (const [name, objects, ofClass, ofGateway] of references)
     assert.deepEqual(acceptance(objects), { GatewayClass: ofClass, Gateway: ofGateway });
   });
 
-test("a data plane reads its Gateway with the parameters", () => {
-  const view = createClusterView([gatewayClass(), gateway(REFERENCE), parameters("infra/large", { replicas: 2 })], 0);
-  const { documents = [] } = view.snapshots.get("infra/edge") ?? {};
-  assert.deepEqual(
-    createClusterView([gatewayClass(), ...documents], 0).result.gatewayOutcomes[0]?.accepted.isTrue,
-    true,
-  );
-});
+for (const [name, spec] of [
+  ["valid", { replicas: 2 }],
+  ["invalid", { replicas: 1, replica: 2 }],
+  ["missing", undefined],
+] as const)
+  test(`the snapshot of a Gateway with ${name} parameters serves it, and does not contain them`, () => {
+    const own = spec === undefined ? [] : [parameters("infra/large", spec)];
+    const { documents = [] } =
+      createClusterView([gatewayClass(), gateway(REFERENCE), ...own], 0).snapshots.get("infra/edge") ?? {};
+    assert.deepEqual(
+      documents.map(({ kind }) => kind),
+      ["Gateway"],
+    );
+    const { result } = createClusterView([gatewayClass(), ...documents], 0);
+    assert.deepEqual(
+      result.gateways.map(({ port }) => port),
+      [80],
+    );
+  });
+
+for (const isServed of [true, false])
+  test(`a Gateway with invalid parameters that ${isServed ? "is" : "is not"} served says so`, () => {
+    const programmed = isServed
+      ? { isTrue: true, reason: "Programmed", message: "Served" }
+      : { isTrue: false, reason: "Pending", message: "No data plane serves it yet" };
+    const objects = [gatewayClass(), gateway(REFERENCE), parameters("infra/large", { replica: 2 })];
+    const state = { programmed, addresses: [], refused: new Map() };
+    const [status] = desiredStatuses(createClusterView(objects, 0), () => state, 0).flatMap(({ object, status }) =>
+      object.kind === "Gateway" ? [status] : [],
+    );
+    const [listener] = listOf(status?.listeners).map(fieldsOf);
+    const conditions = (list: unknown) =>
+      Object.fromEntries(
+        listOf(list)
+          .map(fieldsOf)
+          .map(({ type, status: value, reason, message }) => [type, `${value} ${reason} ${message}`]),
+      );
+    const fault =
+      'spec.infrastructure.parametersRef: GatewayParameters infra/large: spec.replica: unknown field, did you mean "replicas"?';
+    const { Accepted, Programmed } = conditions(status?.conditions);
+    assert.deepEqual(
+      [Accepted, Programmed, conditions(listener?.conditions).Programmed],
+      isServed
+        ? [
+            `False InvalidParameters ${fault}`,
+            "True Programmed Served, deployed with the last valid parameters",
+            "True Programmed Served, deployed with the last valid parameters",
+          ]
+        : [`False InvalidParameters ${fault}`, `False Invalid ${fault}`, `False Invalid ${fault}`],
+    );
+  });
 
 test("the parameters of a Gateway take precedence over those of its class", () => {
   const own = gateway(REFERENCE);

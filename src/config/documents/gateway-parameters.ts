@@ -5,9 +5,11 @@
 
 import { z } from "zod";
 import { defined } from "../../json/json.ts";
+import { validate } from "../schema/problems.ts";
 import { type Fields, fieldsOf, textOf } from "../text/value-shapes.ts";
 import { type Cluster, type KubernetesObject, specOf } from "./cluster.ts";
 import { POLICY_API_GROUP, type Verdict } from "./documents.ts";
+import { clusterDocument } from "./snapshot.ts";
 
 export const PARAMETERS_KIND = "GatewayParameters";
 
@@ -81,37 +83,46 @@ export function readParameters(
 ): GatewayParameters | Verdict {
   const { group, kind } = reference;
   const name = textOf(reference.name) ?? "";
-  const no = (message: string): Verdict => ({ isTrue: false, reason: "InvalidParameters", message });
   if (group !== POLICY_API_GROUP || kind !== PARAMETERS_KIND)
-    return no(`parametersRef: ${String(kind)} of the group ${String(group)} is not supported: use ${PARAMETERS_KIND}`);
-  if (namespace === undefined) return no("parametersRef.namespace: required field is missing");
+    return invalid(
+      `parametersRef: ${String(kind)} of the group ${String(group)} is not supported: use ${PARAMETERS_KIND}`,
+    );
+  if (namespace === undefined) return invalid("parametersRef.namespace: required field is missing");
   const object = cluster.object(PARAMETERS_KIND, namespace, name);
   const shown = `${PARAMETERS_KIND} ${namespace}/${name}`;
-  if (object === undefined) return no(`parametersRef: ${shown} was not found`);
-  const parsed = parametersSchema.safeParse(specOf(object));
-  if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map((issue) => `spec.${issue.path.join(".")}: ${issue.message}`);
-  return no(`parametersRef: ${shown}: ${problems.join("; ")}`);
+  if (object === undefined) return invalid(`parametersRef: ${shown} was not found`);
+  const checked = validate(parametersSchema, clusterDocument(object), specOf(object), ["spec"]);
+  if (checked.ok) return checked.value;
+  const problems = checked.problems.map(({ path, message }) => `${path}: ${message}`);
+  return invalid(`parametersRef: ${shown}: ${problems.join("; ")}`);
+}
+
+function invalid(message: string): Verdict {
+  return { isTrue: false, reason: "InvalidParameters", message };
 }
 
 export function isVerdict(read: GatewayParameters | Verdict): read is Verdict {
   return "isTrue" in read;
 }
 
-/** Merges the parameters of the class and of the Gateway, which takes precedence for each field. */
+/**
+ * Merges the parameters of the class and of the Gateway, which takes precedence for each field. Returns a verdict if
+ * either is invalid.
+ */
 export function parametersOf(
   gateway: KubernetesObject,
   gatewayClass: KubernetesObject | undefined,
   cluster: Cluster,
-): GatewayParameters {
+): GatewayParameters | Verdict {
   const ofClass = fieldsOf(gatewayClass && specOf(gatewayClass).parametersRef);
   const own = fieldsOf(fieldsOf(specOf(gateway).infrastructure).parametersRef);
-  const read = (reference: Fields, namespace: string | undefined): GatewayParameters => {
-    const found = Object.keys(reference).length === 0 ? {} : readParameters(reference, namespace, cluster);
-    return isVerdict(found) ? {} : found;
-  };
-  const { replicas, autoscaling, ...parameters } = read(ofClass, textOf(ofClass.namespace));
+  const read = (reference: Fields, namespace: string | undefined): GatewayParameters | Verdict =>
+    Object.keys(reference).length === 0 ? {} : readParameters(reference, namespace, cluster);
+  const common = read(ofClass, textOf(ofClass.namespace));
+  if (isVerdict(common)) return invalid(`GatewayClass ${gatewayClass?.metadata.name} is not accepted`);
   const ofGateway = read(own, gateway.metadata.namespace);
+  if (isVerdict(ofGateway)) return invalid(`spec.infrastructure.${ofGateway.message}`);
+  const { replicas, autoscaling, ...parameters } = common;
   // Both determine the number of pods, so one of the Gateway replaces either of the class.
   const isScaled = ofGateway.replicas !== undefined || ofGateway.autoscaling !== undefined;
   const number = {

@@ -8,6 +8,7 @@ interface Stored {
   metadata: {
     name: string;
     namespace?: string;
+    uid?: string;
     labels?: Readonly<Record<string, string>>;
     annotations?: Readonly<Record<string, string>>;
     resourceVersion?: string;
