@@ -23,6 +23,42 @@ test("the least recently used cached responses are evicted for new ones [R53]", 
   assert.ok(table.get("llm-cache/4"), "what cannot fit evicts nothing");
 });
 
+test("several listings at once, with changes in between, have each key that stays exactly once and in order", () => {
+  const names = Array.from({ length: 3_000 }, (_, i) => `${"abc"[i % 3]}/${(i * 7_919) % 3_000}`);
+  const prefixes = fc.array(fc.constantFrom("", "a", "a/", "b/", "b/1", "none"), { minLength: 1, maxLength: 6 });
+  fc.assert(
+    fc.property(prefixes, fc.infiniteStream(fc.nat()), (listed, random) => {
+      const table = new Table(fakeClock());
+      for (const name of names) table.set(name, name);
+      const pick = (below: number): number => (random.next().value as number) % below;
+      const staying = new Set(names);
+      const listings = listed.map((prefix) => ({
+        prefix,
+        keys: [] as string[],
+        cursor: undefined as string | undefined,
+      }));
+      const open = new Set(listings);
+      while (open.size > 0) {
+        const listing = [...open][pick(open.size)] as (typeof listings)[number];
+        const page = table.list(listing.prefix, listing.cursor);
+        listing.keys.push(...page.entries.map(({ key }) => key));
+        listing.cursor = page.cursor;
+        if (page.cursor === undefined) open.delete(listing);
+        const changed = names[pick(names.length)] as string;
+        staying.delete(changed);
+        if (pick(2) === 0) table.delete(changed);
+        table.set(`${changed}+`, "");
+      }
+      for (const { prefix, keys } of listings) {
+        assert.deepEqual(keys, [...new Set(keys)].sort());
+        const found = new Set(keys);
+        for (const name of staying) assert.equal(found.has(name), name.startsWith(prefix), `${prefix}: ${name}`);
+      }
+    }),
+    { numRuns: 30 },
+  );
+});
+
 test("holds are those of the stored text, also after writes that failed", async () => {
   const step = fc.record({
     owner: fc.constantFrom("a", "b"),

@@ -23,6 +23,8 @@ const PROTECTED_TIMES = 2;
 const ROW_BYTES = 160;
 const SWEEP_EVERY_MS = 1_000;
 const ENTRIES_PER_SWEEP = 5_000;
+/** More listings at the same time are slower, because each of their pages collects the keys again. */
+const KEPT_LISTINGS = 4;
 
 export interface TableLimits {
   readonly maxBytes: number;
@@ -31,6 +33,13 @@ export interface TableLimits {
 }
 
 const UNLIMITED: TableLimits = { maxBytes: Number.POSITIVE_INFINITY, cacheBytes: Number.POSITIVE_INFINITY };
+
+/** The sorted keys of a prefix, as of the first page. */
+interface Listing {
+  readonly keys: readonly string[];
+  /** The index of the first key that was not returned. */
+  readonly next: number;
+}
 
 interface Row {
   readonly value: string;
@@ -56,6 +65,8 @@ export class Table {
   #sweeping: Timer | undefined = undefined;
   #isClosed = false;
   #swept: Iterator<[string, Row]> | undefined = undefined;
+  /** By prefix and cursor. The next page of a listing does not sort all keys again. */
+  readonly #listings = new Map<string, Listing>();
 
   constructor(clock: Clock, changed: (change: Change) => void = () => undefined, limits: TableLimits = UNLIMITED) {
     this.#clock = clock;
@@ -140,18 +151,36 @@ export class Table {
   }
 
   /** Sorts entries by key. The cursor is the last key of a page. */
+  /** Keys that are added after the first page may be missing. */
   list(prefix: string, cursor?: string): Page {
     const nowMs = this.#clock.now();
     const entries: { key: string; value: string }[] = [];
-    const keys = [...this.#rows.keys()].filter((key) => key.startsWith(prefix)).sort();
-    for (const key of keys) {
-      if (cursor !== undefined && key <= cursor) continue;
+    const { keys, next } = this.#takeListing(prefix, cursor);
+    for (let i = next; i < keys.length; i++) {
+      const key = keys[i] as string;
       const row = this.#rows.get(key);
       if (row === undefined || isExpired(row, nowMs)) continue;
-      if (entries.length === PAGE_SIZE) return { entries, cursor: entries[PAGE_SIZE - 1]?.key as string };
+      if (entries.length === PAGE_SIZE) {
+        const last = entries[PAGE_SIZE - 1]?.key as string;
+        const [oldest] = this.#listings.keys();
+        if (this.#listings.size === KEPT_LISTINGS) this.#listings.delete(oldest as string);
+        this.#listings.set(listingKey(prefix, last), { keys, next: i });
+        return { entries, cursor: last };
+      }
       entries.push({ key, value: row.value });
     }
     return { entries };
+  }
+
+  #takeListing(prefix: string, cursor: string | undefined): Listing {
+    const kept = listingKey(prefix, cursor ?? "");
+    const listing = this.#listings.get(kept);
+    if (cursor === undefined || listing === undefined) {
+      const isListed = (key: string): boolean => key.startsWith(prefix) && (cursor === undefined || key > cursor);
+      return { keys: [...this.#rows.keys()].filter(isListed).sort(), next: 0 };
+    }
+    this.#listings.delete(kept);
+    return listing;
   }
 
   /**
@@ -191,6 +220,7 @@ export class Table {
   close(): void {
     this.#isClosed = true;
     this.#sweeping?.cancel();
+    this.#listings.clear();
   }
 
   #live(key: string, nowMs = this.#clock.now()): Row | undefined {
@@ -288,6 +318,11 @@ export class Table {
       if (isExpired(row, nowMs)) this.#forget(key);
     }
   }
+}
+
+/** A cursor is a key of the listing, so it begins with the prefix. */
+function listingKey(prefix: string, cursor: string): string {
+  return `${prefix.length} ${cursor}`;
 }
 
 function isExpired({ expiresAtMs }: Row, nowMs: number): boolean {
