@@ -88,13 +88,13 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         );
       };
       if (/\bno-cache\b/i.test(cacheControl)) return callProviders();
-      const replay = (entry: CachedResponse): BackendRun => {
+      const replay = (entry: CachedResponse, body: Buffer): BackendRun => {
         outcomes.labels("hit").add();
         savedTokens.labels().add(entry.tokens);
         savedDollars.labels().add(entry.cost);
         cached.settlement.replayed();
         exchange.trace?.point({ type: "policyEvent", kind: "llmCache", details: { outcome: "hit" } });
-        return new ReplayedResponse(cached.guards(call), entry, clock);
+        return new ReplayedResponse(cached.guards(call), entry, body, clock);
       };
       const lookup = store
         .get(key)
@@ -103,7 +103,10 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
           const entry = text === undefined ? undefined : parseCached(text);
           // A future timestamp was written with a different clock, so the age of the entry is unknown.
           const isOver = entry === undefined || entry.keptAtMs > clock.now() || entry.keptAtMs + ttl <= clock.now();
-          return isOver ? callProviders : () => replay(entry);
+          if (isOver) return callProviders;
+          const body = decodeBody(entry);
+          // A client that reads slowly keeps its copy of the body in memory.
+          return exchange.holdResponse(body.length + CHUNK_BYTES) ? () => replay(entry, body) : callProviders;
         });
       return new DeferredRun(call, lookup, () => cached.settlement.unused("aborted"));
     },
@@ -116,10 +119,15 @@ class ReplayedResponse implements BackendRun {
   #sent = 0;
   #isOver = false;
 
-  constructor({ receiver: call, setUpstream }: GuardedReceiver, entry: CachedResponse, clock: Clock) {
+  constructor(
+    { receiver: call, setUpstream }: GuardedReceiver,
+    entry: Omit<CachedResponse, "body">,
+    body: Buffer,
+    clock: Clock,
+  ) {
     this.#call = call;
     setUpstream(this);
-    this.#body = decodeBody(entry);
+    this.#body = body;
     const headers = new HeaderList();
     for (let i = 0; i + 1 < entry.headers.length; i += 2)
       headers.set(entry.headers[i] as string, entry.headers[i + 1] as string);

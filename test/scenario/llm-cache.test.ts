@@ -2,7 +2,9 @@
  * The response cache of LLM calls: whose answers are shared with whom, what is kept, streams, savings, faults.
  */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { type ClientHttp2Stream, connect, type IncomingHttpHeaders } from "node:http2";
 import { type TestContext, test } from "node:test";
 import fc from "fast-check";
 import { eventually } from "../support/eventually.ts";
@@ -14,6 +16,12 @@ import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 interface Provider {
   readonly host: string;
   readonly calls: () => number;
+}
+
+interface Question {
+  readonly content?: string;
+  readonly stream?: boolean;
+  readonly model?: string;
 }
 
 type Body = { model: string; stream?: boolean; messages: { content: string }[] };
@@ -79,10 +87,14 @@ interface Answer {
   readonly headers: Headers;
 }
 
+function question({ model = "gpt-4o", content = "hi", stream = false }: Question = {}): string {
+  return JSON.stringify({ model, messages: [{ role: "user", content }], ...(stream ? { stream } : {}) });
+}
+
 async function ask(
   gateway: TestGateway,
   key: string | undefined,
-  more: { content?: string; stream?: boolean; headers?: Record<string, string>; model?: string } = {},
+  more: Question & { readonly headers?: Record<string, string> } = {},
 ): Promise<Answer> {
   const response = await fetch(`${gateway.url()}/v1/chat/completions`, {
     method: "POST",
@@ -91,11 +103,7 @@ async function ask(
       ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
       ...more.headers,
     },
-    body: JSON.stringify({
-      model: more.model ?? "gpt-4o",
-      messages: [{ role: "user", content: more.content ?? "hi" }],
-      ...(more.stream ? { stream: true } : {}),
-    }),
+    body: question(more),
   });
   const { status, headers } = response;
   return { status, cache: headers.get("x-gateway-cache"), text: await response.text(), headers };
@@ -304,6 +312,34 @@ for (const [what, streamBytes, isKept] of [
         assert.deepEqual([status, JSON.parse(text).choices[0].message.content.length], [200, content.length]);
     }
   });
+
+test("cached responses that clients do not read are charged to the memory for responses", async (t) => {
+  // More than the buffers of a connection hold.
+  const content = "x".repeat(480 * 1024);
+  const behind = await provider(t, (_body, response) => {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ choices: [{ index: 0, message: { role: "assistant", content } }] }));
+    return true;
+  });
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }"), {
+    memoryLimits: { streamBytes: 4 * 1024 * 1024 },
+  });
+  const client = connect(gateway.url());
+  t.after(() => client.destroy());
+  const sendQuestion = async (): Promise<{ readonly stream: ClientHttp2Stream; readonly cache: unknown }> => {
+    const head = { ":method": "POST", ":path": "/v1/chat/completions", authorization: "Bearer key-a" };
+    const stream = client.request({ ...head, "content-type": "application/json" });
+    stream.end(question());
+    const [headers] = (await once(stream, "response")) as [IncomingHttpHeaders];
+    return { stream, cache: headers["x-gateway-cache"] };
+  };
+  const first = await sendQuestion();
+  assert.equal(first.cache, "miss");
+  await first.stream.resume().toArray();
+  const outcomes: unknown[] = [];
+  while (outcomes.length < 40 && outcomes.at(-1) !== "miss") outcomes.push((await sendQuestion()).cache);
+  assert.deepEqual([outcomes[0], outcomes.at(-1)], ["hit", "miss"]);
+});
 
 test("a limit that is used up refuses before the cache, and guards look at replayed answers", async (t) => {
   const behind = await provider(t);
