@@ -151,14 +151,9 @@ export const RUNNING_LIMITS = {
     ],
     ["client/recorded-body", "bytes", "a request whose `llm.prompt` is read", "it is absent"],
     ["MAX_COMPLETION_CHARS", "record/recorded-bodies.ts", "`llm.completion`", "cut"],
-    [
-      "MAX_LINES",
-      "record/log/unexpected-errors.ts",
-      "log lines of unexpected errors in 10 s",
-      "counted and folded into one line",
-    ],
-    ["MAX_MESSAGE_CHARS", "record/log/unexpected-errors.ts", "the message of an unexpected error", "cut"],
-    ["MAX_STACK_LINES", "record/log/unexpected-errors.ts", "its stack", "cut"],
+    ["MAX_LINES", "record/log/logger.ts", "log lines of unexpected errors in 10 s", "counted and folded into one line"],
+    ["MAX_MESSAGE_CHARS", "record/log/logger.ts", "the message of an unexpected error", "cut"],
+    ["MAX_STACK_LINES", "record/log/logger.ts", "its stack", "cut"],
     ["MAX_WATCHERS", "record/trace/trace.ts", "open traces", "429"],
     [
       "MAX_VALUES",
@@ -198,7 +193,6 @@ export const RUNNING_LIMITS = {
       "statuses outside of the registry with a label of their own",
       "`other`",
     ],
-    ["MAX_KNOWN", "record/request-metrics.ts", "series that are kept at hand", "slower, still counted"],
     [
       "MAX_NAME_CHARS",
       "record/traffic.ts",

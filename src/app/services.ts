@@ -14,9 +14,16 @@ import { openFetcher } from "../http/client/fetcher.ts";
 import { EgressGuard } from "../http/egress-guard.ts";
 import type { Fetcher } from "../http/fetch.ts";
 import type { LogOutput } from "../record/log/log-output.ts";
-import { createLogging, type LogFilter, type Logger, type Logging, parseLogFilter } from "../record/log/logger.ts";
+import {
+  createLogging,
+  createUnexpectedErrors,
+  type LogFilter,
+  type Logger,
+  type Logging,
+  parseLogFilter,
+  type UnexpectedErrors,
+} from "../record/log/logger.ts";
 import { createMetrics, type Metrics } from "../record/log/metrics.ts";
-import { createUnexpectedErrors, type UnexpectedErrors } from "../record/log/unexpected-errors.ts";
 import { type ConfigurableStore, createConfigurableStore } from "../store/open-store.ts";
 import { type ConfigurableSigningKey, createSigningKey } from "../store/signing-key.ts";
 import { StartError } from "./start-error.ts";

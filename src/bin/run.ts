@@ -23,7 +23,7 @@ import { type Environment, processEnvironment } from "../config/text/env.ts";
 import { setFastReads } from "../http/h1/socket-reads.ts";
 import { restrictNetworks } from "../http/local-address.ts";
 import { openLogOutput } from "../record/log/log-output.ts";
-import { describeDefect } from "../record/log/unexpected-errors.ts";
+import { describeDefect } from "../record/log/logger.ts";
 import type { ClusterFlags } from "./cluster.ts";
 import { flushCompileCache } from "./compile-cache.ts";
 import { demoProgram } from "./demo-program.ts";

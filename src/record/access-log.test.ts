@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anAnsweredExchange } from "../../test/support/exchange.ts";
+import { anAnsweredExchange, finishedRequest } from "../../test/support/exchange.ts";
 import { createAccessLog } from "./access-log.ts";
-import { FinishedRequest } from "./finished-request.ts";
 import { silentLogger } from "./log/logger.ts";
-import { createRedaction } from "./trace/redact.ts";
 
 const levels: [status: number | undefined, level: string][] = [
   [200, "info"],
@@ -24,10 +22,7 @@ for (const [status, level] of levels) {
       info: () => void said.push("info"),
       warn: () => void said.push("warn"),
     };
-    createAccessLog(
-      logger,
-      createRedaction(),
-    )(new FinishedRequest(anAnsweredExchange({}), { status, end: "complete", responseBytes: 0 }, 1));
+    createAccessLog(logger)(finishedRequest(anAnsweredExchange({}), { status, end: "complete", responseBytes: 0 }, 1));
     assert.deepEqual(said, [level]);
   });
 }

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anExchange, type ExchangeParts } from "../../test/support/exchange.ts";
+import { anExchange, type ExchangeParts, finishedRequest } from "../../test/support/exchange.ts";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { requestSubject } from "../core/principal.ts";
 import { auditSchema, createAudit } from "./audit.ts";
-import { FinishedRequest } from "./finished-request.ts";
 import type { LogFields } from "./log/logger.ts";
 import { createRedaction } from "./trace/redact.ts";
 
@@ -19,7 +18,7 @@ function audited(parts: ExchangeParts): LogFields {
   const exchange = anExchange({ ...parts, llm: { requestModel: "m" } as NonNullable<ExchangeParts["llm"]> });
   Object.assign(exchange.attributes, { backend: { name: "models", type: "ai", protocol: "llm" } });
   audit.begin(exchange);
-  audit.settled(new FinishedRequest(exchange, { status: 200, end: "complete", responseBytes: 1 }, 5));
+  audit.settled(finishedRequest(exchange, { status: 200, end: "complete", responseBytes: 1 }, 5));
   assert.equal(records[0]?.subject, requestSubject(exchange.attributes) ?? undefined);
   return records[0] ?? {};
 }

@@ -11,7 +11,7 @@ import { requestSubject, stringOrUndefined } from "../core/principal.ts";
 import { secret } from "../core/schema.ts";
 import { type ContentReport, createContentReader } from "../llm/usage/response-content.ts";
 import { shown } from "./access-log.ts";
-import { type FinishedRequest, llmModel } from "./finished-request.ts";
+import { type FinishedRequest, llmModel, type RequestValues } from "./finished-request.ts";
 import type { LogFields, LogValue } from "./log/logger.ts";
 import type { AnswerObserver, AuditTrail } from "./trace/live-records.ts";
 import { type Redaction, redactJson } from "./trace/redact.ts";
@@ -147,8 +147,8 @@ export function createAudit(settings: AuditSettings, env: AuditEnv): Audit {
       exchange.setState(ownTrail, trail);
       exchange.records.audit = trail;
     },
-    settled(finished) {
-      finished.exchange.state(ownTrail)?.settled(finished);
+    settled({ exchange, values }) {
+      exchange.state(ownTrail)?.settled(values);
     },
   };
 }
@@ -215,8 +215,8 @@ class Trail implements AuditTrail {
     });
   }
 
-  settled({ status, result, end, durationMs }: FinishedRequest): void {
-    const { attributes, failure, request } = this.#exchange;
+  settled({ status, result, end, durationMs, attributes, failure }: RequestValues): void {
+    const { request } = this.#exchange;
     const ending = { status, error: failure?.code, durationMs: Math.round(durationMs) };
     if (attributes.llm !== undefined && attributes.backend?.protocol === "llm") {
       const { llm } = attributes;

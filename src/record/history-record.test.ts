@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anExchange } from "../../test/support/exchange.ts";
+import { anExchange, finishedRequest } from "../../test/support/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
-import { FinishedRequest } from "./finished-request.ts";
 import { COLUMNS, type HistoryRow, type RowValues } from "./history/history-row.ts";
 import { createHistoryRecorder, recordFromRow } from "./history-record.ts";
 import type { RecordedRule, RequestRecord } from "./trace/record.ts";
@@ -22,7 +21,7 @@ function stored(rules: readonly RecordedRule[], outcome = DENIED): RequestRecord
   exchange.checkedRules = rules;
   exchange.limits.readings = [{ rule: "3 per hour", limit: "3", remaining: 1, resetSeconds: 60, share: 1 / 3 }];
   exchange.deniedInShadow("rateLimit", `no bucket for ${KEY}`);
-  record(new FinishedRequest(exchange, outcome, 5));
+  record(finishedRequest(exchange, outcome, 5));
   const [row = []] = rows;
   return recordFromRow(Object.fromEntries(COLUMNS.map((name, i) => [name, row[i]])) as unknown as HistoryRow);
 }

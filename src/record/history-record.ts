@@ -8,25 +8,10 @@ import { failureSource } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { celSource, duration } from "../core/schema.ts";
 import { readJson } from "../json/read-json.ts";
-import {
-  type CallField,
-  type FinishedRequest,
-  LLM_FIELDS,
-  MCP_FIELDS,
-  parseStep,
-  recordedLimits,
-  stepsText,
-  storedFields,
-} from "./finished-request.ts";
-import {
-  COLUMN_INDEX,
-  type Column,
-  chargesText,
-  type HistoryRow,
-  type RowValue,
-  type RowValues,
-} from "./history/history-row.ts";
-import { MAX_NAME_CHARS, oneLine, shortName } from "./history/row-batch.ts";
+import { type FinishedRequest, parseStep, type RequestValues, recordedLimits } from "./finished-request.ts";
+import { COLUMN_INDEX, type Column, type HistoryRow, type RowValue, type RowValues } from "./history/history-row.ts";
+import { MAX_NAME_CHARS, oneLine } from "./history/row-batch.ts";
+import { historyRow, storedRecordFields } from "./request-fields.ts";
 import { explainRequest } from "./trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "./trace/record.ts";
 import type { Redaction } from "./trace/redact.ts";
@@ -93,76 +78,20 @@ export interface HistoryRecorderOptions {
 
 export function createHistoryRecorder({ redaction, team, add }: HistoryRecorderOptions): HistoryRecorder {
   const teamExpression = team === undefined ? undefined : compileExpression(team);
-  return (finished) => add(historyRow(finished, redaction, teamExpression));
+  return ({ exchange, values }) => {
+    const row = historyRow(values);
+    if (teamExpression !== undefined) row[COLUMN_INDEX.team] = teamOf(teamExpression, exchange);
+    row[COLUMN_INDEX.details] = detailsText(values, redaction);
+    // Secrets of the configuration are redacted later, once for a text that many rows have in common.
+    hideCredentials(row, exchange, redaction);
+    add(row);
+  };
 }
-
-/** Secrets of the configuration are redacted later, once for a text that many rows have in common. */
-function historyRow(
-  finished: FinishedRequest,
-  redaction: Redaction,
-  teamExpression: Expression | undefined,
-): RowValues {
-  const { exchange } = finished;
-  const { attributes, arrived, failure, upstream } = exchange;
-  const { mcp, llm } = attributes;
-  const row: RowValue[] = [
-    exchange.recordId,
-    exchange.startedAt,
-    Math.round(finished.durationMs * 1000),
-    upstream.headMs === undefined || !upstream.isCalled
-      ? null
-      : Math.max(0, Math.round((upstream.headMs - exchange.startedMs) * 1000)),
-    exchange.listener,
-    exchange.route ?? "",
-    attributes.backend?.name ?? "",
-    shortName(arrived.method),
-    redaction.host(exchange.originalHost),
-    exchange.originalPath,
-    exchange.id,
-    exchange.clientAddress,
-    finished.subject ?? "",
-    finished.key ?? "",
-    teamExpression === undefined ? defaultTeam(attributes) : teamOf(teamExpression, exchange),
-    ...NO_CALL_TEXTS,
-    finished.status ?? null,
-    finished.end,
-    finished.result,
-    failure?.code ?? "",
-    finished.reason ?? "",
-    ...NO_CALL_AMOUNTS,
-    finished.responseBytes,
-    stepsText(exchange.steps, true),
-    exchange.records.spans?.traceId ?? "",
-    chargesText(exchange.limits.spent),
-    detailsText(finished, redaction),
-  ];
-  if (mcp !== undefined) for (const { index, value } of MCP_COLUMNS) row[index] = value(mcp) ?? "";
-  if (llm !== undefined)
-    for (const { index, value, scale } of LLM_COLUMNS) {
-      const one = value(llm);
-      if (one !== undefined) row[index] = typeof one === "number" && scale !== 1 ? Math.round(one * scale) : one;
-    }
-  hideCredentials(row, exchange, redaction);
-  return row;
-}
-
-const NO_CALL_TEXTS: readonly RowValue[] = ["", "", "", "", "", "", ""];
-const NO_CALL_AMOUNTS: readonly RowValue[] = [0, 0, 0, 0, 0, 0];
-
-function columnsOf<Call>(fields: readonly CallField<Call>[]) {
-  return fields.flatMap(({ column, value, scale = 1 }) =>
-    column === undefined
-      ? []
-      : { index: COLUMN_INDEX[column], value: value as (call: Call) => RowValue | undefined, scale },
-  );
-}
-
-const MCP_COLUMNS = columnsOf(MCP_FIELDS);
-const LLM_COLUMNS = columnsOf(LLM_FIELDS);
 
 /** The columns of texts that come from the client or can quote it, with their longest values. */
 const CLIENT_TEXTS = Object.entries({
   path: MAX_LONG_CHARS,
+  method: MAX_NAME_CHARS,
   host: MAX_NAME_CHARS,
   request_id: Number.POSITIVE_INFINITY,
   subject: MAX_NAME_CHARS,
@@ -196,19 +125,16 @@ type Details = { [Name in (typeof DETAILS)[number]]: RequestRecord[Name] | undef
  * Returns what explains the outcome of a request, or an empty string for a request that succeeded at once, because most
  * requests do. Parts that are too long are left out.
  */
-function detailsText(finished: FinishedRequest, redaction: Redaction): string {
-  const { exchange, result } = finished;
-  const { limits, shadow, arrived, credentials } = exchange;
-  const attempts = finished.attempts(redaction);
-  if (result === "ok" && attempts === undefined && shadow.denials === undefined) return "";
-  const { readings, budgetReadings } = limits;
+function detailsText(values: RequestValues, redaction: Redaction): string {
+  const { result, attempts, rules, shadowDenials, headers, credentials } = values;
+  if (result === "ok" && attempts === undefined && shadowDenials === undefined) return "";
   const details: Details = {
-    rules: finished.rules(redaction),
-    limits: readings || budgetReadings ? recordedLimits(readings, budgetReadings) : undefined,
+    rules,
+    limits: recordedLimits(values),
     attempts,
-    shadow: shadow.denials?.map(({ policy, detail }) => ({
+    shadow: shadowDenials?.map(({ policy, detail }) => ({
       policy,
-      reason: redaction.scrub(detail, arrived.headers.pairs, credentials.secrets),
+      reason: redaction.scrub(detail, headers.pairs, credentials.secrets),
     })),
   };
   let text = "";
@@ -225,11 +151,6 @@ export function parseDetails(text: string): Pick<RequestRecord, (typeof DETAILS)
   return text === "" ? {} : (readJson(DETAILS_INPUT, text) as Pick<RequestRecord, (typeof DETAILS)[number]>);
 }
 
-function defaultTeam({ apiKey, jwt }: Exchange["attributes"]): string {
-  const team = apiKey?.team ?? jwt?.team;
-  return typeof team === "string" ? team : "";
-}
-
 function teamOf(expression: Expression, exchange: Exchange): string {
   const result = expression.evaluate(exchange.celAttributes);
   return result.ok && typeof result.value === "string" ? result.value : "";
@@ -237,31 +158,14 @@ function teamOf(expression: Expression, exchange: Exchange): string {
 
 /** The record has no headers, policy times, or sequence number. */
 export function recordFromRow(row: HistoryRow): RequestRecord {
-  const mcp = storedFields(MCP_FIELDS, row);
-  const llm = storedFields(LLM_FIELDS, row);
   return {
+    ...storedRecordFields(row),
     // Sorts before all records with a sequence number.
     seq: -1,
-    id: row.request_id,
     time: new Date(row.time).toISOString(),
-    durationMs: row.duration_us / 1000,
-    listener: row.listener,
-    route: row.route || null,
-    backend: row.backend || null,
-    method: row.method,
-    host: row.host,
-    path: row.path,
     source: { address: row.client, port: 0 },
-    status: row.status,
     answeredBy: row.status === null ? null : row.first_byte_us === null ? "gateway" : "upstream",
-    end: row.response_end as RequestRecord["end"],
-    responseBytes: row.response_bytes,
-    // The row has the time from the arrival to the first byte, which includes the time of the gateway.
-    upstreamMs: null,
-    subject: row.subject || null,
     isShort: true,
-    ...(mcp && { mcp }),
-    ...(llm && { llm }),
     steps: row.policies === "" ? [] : row.policies.split(",").map(stepOf),
     ...(row.reason === "" ? {} : { failure: failureOf(row) }),
     ...parseDetails(row.details),

@@ -4,7 +4,7 @@
  * further entries are only counted.
  */
 import type { Exchange, ShadowDenial } from "../core/exchange.ts";
-import type { FinishedRequest } from "./finished-request.ts";
+import type { FinishedRequest, RequestValues } from "./finished-request.ts";
 import type { Metrics } from "./log/metrics.ts";
 import type { MirrorComparison } from "./trace/live-records.ts";
 
@@ -66,8 +66,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
   const entries = new Map<string, ShadowCounts>();
   let others = 0;
 
-  function noteOne({ exchange, subject: caller }: FinishedRequest, denial: ShadowDenial): void {
-    const { route, startedAt, id, request, originalPath } = exchange;
+  function noteOne({ route, startedAt, id, method, path, subject: caller }: RequestValues, denial: ShadowDenial): void {
     const { policy, detail, rule = extractRule(detail) } = denial;
     counter.labels(route ?? "", policy).add();
     const entry = findOrAdd(entries, MAX_SHADOW_RULES, JSON.stringify([route, policy, rule]), () => ({
@@ -95,16 +94,15 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
       entry.examples.push({
         id,
         time: new Date(startedAt).toISOString(),
-        request: `${request.method} ${originalPath}`.slice(0, SHOWN_CHARS),
+        request: `${method} ${path}`.slice(0, SHOWN_CHARS),
         reason: detail.slice(0, SHOWN_CHARS),
       });
   }
 
   return {
-    note(finished) {
-      const { shadow } = finished.exchange;
-      for (const denial of shadow.denials ?? []) noteOne(finished, denial);
-      if (shadow.isPending) shadow.onLate = (denial) => noteOne(finished, denial);
+    note({ exchange: { shadow }, values }) {
+      for (const denial of shadow.denials ?? []) noteOne(values, denial);
+      if (shadow.isPending) shadow.onLate = (denial) => noteOne(values, denial);
     },
     report: () => ({
       since: new Date(nowMs).toISOString(),

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anExchange, type ExchangeParts } from "../../test/support/exchange.ts";
+import { anExchange, type ExchangeParts, finishedRequest } from "../../test/support/exchange.ts";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { collectGarbage } from "../base/heap-pressure.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { HeaderList } from "../http/headers.ts";
-import { FinishedRequest } from "./finished-request.ts";
 import { createRecentRequests, RECENT_REQUESTS, type RecentRequestsOptions } from "./recent-requests.ts";
 import { createRedaction } from "./trace/redact.ts";
 import { createKeptTraces } from "./trace/trace.ts";
@@ -27,7 +26,7 @@ function pass(recent: ReturnType<typeof recentRequests>, parts: ExchangeParts = 
   const exchange = anExchange(parts);
   exchange.trace = recent.begin(exchange);
   exchange.response = { status: outcome.status ?? 0, headers: new HeaderList(), source: "upstream" };
-  recent.settled(new FinishedRequest(exchange, outcome, 5));
+  recent.settled(finishedRequest(exchange, outcome, 5));
   return exchange;
 }
 
@@ -76,7 +75,7 @@ test("a request that takes the place of an older one shows no fields of it", () 
     exchange.failure = { code: "overloaded", source: "gateway", message: "old", detail: "old" };
     exchange.deniedInShadow("old", "old");
     recent.begin(exchange);
-    recent.settled(new FinishedRequest(exchange, failed, 5));
+    recent.settled(finishedRequest(exchange, failed, 5));
   }
   const older = recent.list({ limit: 1 });
   const shown = JSON.stringify(older);
@@ -111,7 +110,7 @@ test("shows the client's path even if a policy rewrote it", () => {
   const exchange = anExchange({ path: "/asked" });
   recent.begin(exchange);
   exchange.request.path = "/rewritten";
-  recent.settled(new FinishedRequest(exchange, complete, 5));
+  recent.settled(finishedRequest(exchange, complete, 5));
   assert.equal(recent.list({ limit: 1 })[0]?.path, "/asked");
 });
 
@@ -121,7 +120,7 @@ test("the time of the backend is that of a server, and absent if no request was 
     const exchange = anExchange({ mcp: { methodName: "tools/call", outcome: isCalled ? "ok" : "denied" } });
     Object.assign(exchange.upstream, { startedMs: 1, headMs: 3, isCalled });
     recent.begin(exchange);
-    recent.settled(new FinishedRequest(exchange, complete, 5));
+    recent.settled(finishedRequest(exchange, complete, 5));
     return recent.list({ limit: 1 })[0]?.upstreamMs;
   };
   assert.deepEqual([upstreamMs(true), upstreamMs(false)], [2, null]);
@@ -134,7 +133,7 @@ test("the gateway answers if the backend called no server", () => {
     exchange.response = { status: 200, headers: new HeaderList(), source };
     exchange.upstream.isCalled = isCalled;
     recent.begin(exchange);
-    recent.settled(new FinishedRequest(exchange, complete, 5));
+    recent.settled(finishedRequest(exchange, complete, 5));
     return recent.list({ limit: 1 })[0]?.answeredBy;
   };
   assert.equal(answeredBy("upstream", true), "upstream");
@@ -153,7 +152,7 @@ test("limits and budgets are listed with what is left, and money in dollars", ()
     { share: 1, headers: { ...headers, "x-budget-limit": "5", "x-budget-reset": "60" } },
   ];
   recent.begin(exchange);
-  recent.settled(new FinishedRequest(exchange, complete, 5));
+  recent.settled(finishedRequest(exchange, complete, 5));
   assert.deepEqual(recent.list({ limit: 1 })[0]?.limits, [
     { limit: "3 requests per second", remaining: "1 of 3", resetSeconds: 1 },
     { limit: "budget team", remaining: "$4.98 of $5.00", resetSeconds: 60 },
@@ -214,7 +213,7 @@ test("requests in flight are listed with their age until they end", async () => 
     recent.inFlight(10).map(({ path, ageMs }) => ({ path, ageMs })),
     [{ path: "/slow", ageMs: 1500 }],
   );
-  recent.settled(new FinishedRequest(exchange, complete, 1500));
+  recent.settled(finishedRequest(exchange, complete, 1500));
   assert.deepEqual(recent.inFlight(10), []);
   assert.equal(recent.counts.inFlight, 0);
 });

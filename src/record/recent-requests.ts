@@ -9,7 +9,9 @@ import { type Exchange, StateKey } from "../core/exchange.ts";
 import type { LlmAttributes, LlmCallAttributes } from "../core/request-attributes.ts";
 import { requestState } from "../core/snapshot.ts";
 import { HeaderList } from "../http/headers.ts";
-import { type FinishedRequest, llmFields, mcpFields, recordedLimits } from "./finished-request.ts";
+import { defined } from "../json/json.ts";
+import { type FinishedRequest, type RequestValues, recordedLimits } from "./finished-request.ts";
+import { requestRecordFields } from "./request-fields.ts";
 import { explainRequest } from "./trace/explain.ts";
 import type { JsonObject, RequestDetail, RequestRecord } from "./trace/record.ts";
 import type { Redaction } from "./trace/redact.ts";
@@ -87,18 +89,18 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
     },
 
     settled(finished) {
-      const { exchange } = finished;
+      const { exchange, values } = finished;
       inFlight.remove(exchange);
       if (exchange.records.isQuiet) {
-        if (exchange.trace !== undefined) endTrace(exchange.trace, finished);
+        if (exchange.trace !== undefined) endTrace(exchange.trace, values);
         return;
       }
-      const one = keptRequest(options.nextSeq?.() ?? count, finished, share, redaction);
+      const one = keptRequest(options.nextSeq?.() ?? count, values, share);
       ring[count % RECENT_REQUESTS] = one;
       if (count >= WITH_HEADERS) dropHeaders(ring[(count - WITH_HEADERS) % RECENT_REQUESTS] as KeptRequest);
       count += 1;
-      if (exchange.trace !== undefined) endTrace(exchange.trace, finished);
-      if (finished.result !== "ok") exchange.state(ownRecording)?.keep(exchange.id);
+      if (exchange.trace !== undefined) endTrace(exchange.trace, values);
+      if (values.result !== "ok") exchange.state(ownRecording)?.keep(exchange.id);
       if (followers.size > 0) {
         const record = toRequestRecord(one);
         for (const follower of followers) follower(record);
@@ -117,14 +119,14 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
     find(id) {
       const details: RequestDetail[] = [];
       for (const one of finished()) {
-        if (one.id !== id) continue;
+        if (one.values.id !== id) continue;
         const record = toRequestRecord(one);
         // At most one trace is kept per id, that of the newest failed request.
-        const trace = details.length === 0 && one.result !== "ok" ? kept?.find(id) : undefined;
+        const trace = details.length === 0 && one.values.result !== "ok" ? kept?.find(id) : undefined;
         details.push({
           ...record,
           story: explainRequest(record),
-          requestState: finishedState(one, redaction),
+          requestState: finishedState(one.values, redaction),
           ...(trace ? { trace } : {}),
         });
       }
@@ -159,73 +161,39 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
   };
 }
 
-function endTrace(trace: Trace, finished: FinishedRequest): void {
-  const { failure, attributes } = finished.exchange;
+function endTrace(trace: Trace, { failure, attributes, end, status }: RequestValues): void {
   if (attributes.llm !== undefined)
     trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...withoutText(attributes.llm) } });
-  const error = failure?.message ?? (finished.end === "complete" ? null : finished.end);
-  const status = finished.status ?? null;
-  const failed = finished.end !== "complete" || (status ?? 0) >= 500;
+  const error = failure?.message ?? (end === "complete" ? null : end);
+  const failed = end !== "complete" || (status ?? 0) >= 500;
   const severity = failed ? "error" : error !== null || (status ?? 0) >= 400 ? "warn" : "info";
-  trace.point({ type: "requestFinished", status, error }, severity);
+  trace.point({ type: "requestFinished", status: status ?? null, error }, severity);
   trace.finish();
 }
 
-type KeptRequest = ReturnType<typeof keptRequest>;
+interface KeptRequest {
+  readonly seq: number;
+  readonly values: RequestValues;
+}
 
-/** Returns the fields of a finished request that are shown. Bodies and the head as it arrived are not referenced. */
-function keptRequest(
-  seq: number,
-  finished: FinishedRequest,
-  share: (text: string) => string,
-  redaction: Pick<Redaction, "host" | "scrub">,
-) {
-  const { exchange, status } = finished;
-  const { arrived, attributes, credentials, limits } = exchange;
-  return {
-    seq,
-    id: exchange.id,
-    listener: exchange.listener,
-    route: exchange.route,
-    source: exchange.source,
-    startedAt: exchange.startedAt,
-    durationMs: finished.durationMs,
-    upstreamMs: finished.upstreamMs,
-    method: share(arrived.method),
-    scheme: arrived.scheme,
-    host: share(redaction.host(exchange.originalHost)),
-    path: share(exchange.originalPath),
-    rawPath: share(arrived.rawPath),
-    query: share(exchange.originalQuery),
-    version: arrived.version,
-    headers: arrived.headers,
-    responseHeaders: status === undefined ? undefined : exchange.response?.headers,
-    credentialQuery: credentials.query as readonly string[] | undefined,
-    secrets: credentials.secrets as readonly string[] | undefined,
-    status,
-    end: finished.end,
-    result: finished.result,
-    subject: finished.subject,
-    responseBytes: finished.responseBytes,
-    answeredBy: finished.answeredBy,
-    steps: exchange.steps,
-    attempts: finished.attempts(redaction),
-    failure: exchange.failure,
-    rules: finished.rules(redaction),
-    limitReadings: limits.readings,
-    budgetReadings: limits.budgetReadings,
-    shadowDenials: exchange.shadow.denials,
-    // The original object may reference the whole body.
-    attributes: attributes.llm ? { ...attributes, llm: withoutText(attributes.llm) } : attributes,
-  };
+/** The values reference neither bodies nor the head as it arrived. */
+function keptRequest(seq: number, values: RequestValues, share: (text: string) => string): KeptRequest {
+  values.method = share(values.method);
+  values.host = share(values.host);
+  values.path = share(values.path);
+  values.rawPath = share(values.rawPath);
+  values.query = share(values.query);
+  const { llm } = values.attributes;
+  if (llm !== undefined) values.attributes = { ...values.attributes, llm: withoutText(llm) };
+  return { seq, values };
 }
 
 /** Headers are most of a request's size. Requests that did not succeed keep them. */
-function dropHeaders(one: KeptRequest): void {
-  if (one.result !== "ok") return;
-  one.headers = NO_HEADERS;
-  one.responseHeaders = undefined;
-  one.secrets = undefined;
+function dropHeaders({ values }: KeptRequest): void {
+  if (values.result !== "ok") return;
+  values.headers = NO_HEADERS;
+  values.responseHeaders = undefined;
+  values.credentials = { query: values.credentials.query, secrets: undefined };
 }
 
 /**
@@ -272,21 +240,12 @@ function withoutText(llm: LlmCallAttributes): LlmAttributes {
 }
 
 /** Returns the attributes under the names that CEL expressions use. `headers` is absent if they are no longer kept. */
-function finishedState(one: KeptRequest, redaction: Redaction): JsonObject {
-  const { source, attributes, startedAt, headers, responseHeaders, secrets, status } = one;
-  const state = requestState(
-    {
-      request: one,
-      source,
-      attributes,
-      startedAt,
-      credentials: { query: one.credentialQuery, secrets },
-    },
-    redaction,
-  );
+function finishedState(values: RequestValues, redaction: Redaction): JsonObject {
+  const { listener, route, headers, responseHeaders, credentials, status } = values;
+  const state = requestState({ ...values, request: values }, redaction);
   const { headers: requestHeaders, ...requestFields } = state.request as JsonObject;
   // A response may echo credentials of the request.
-  const hidden = [...redaction.secrets(headers.pairs), ...(secrets ?? [])];
+  const hidden = [...redaction.secrets(headers.pairs), ...(credentials.secrets ?? [])];
   return {
     ...state,
     request: { ...requestFields, ...(headers === NO_HEADERS ? {} : { headers: requestHeaders }) },
@@ -298,47 +257,24 @@ function finishedState(one: KeptRequest, redaction: Redaction): JsonObject {
             ...(responseHeaders ? { headers: redaction.headers(responseHeaders.pairs, hidden) } : {}),
           },
         }),
-    proxy: {
-      listener: { name: one.listener },
-      ...(one.route === undefined ? {} : { route: { name: one.route } }),
-    },
+    proxy: { listener: { name: listener }, ...(route === undefined ? {} : { route: { name: route } }) },
   };
 }
 
-function toRequestRecord(one: KeptRequest): RequestRecord {
-  const { failure, shadowDenials, attributes } = one;
-  const { backend, mcp, llm } = attributes;
+function toRequestRecord({ seq, values }: KeptRequest): RequestRecord {
+  const { attempts, failure, rules, shadowDenials } = values;
   return {
-    seq: one.seq,
-    id: one.id,
-    time: new Date(one.startedAt).toISOString(),
-    durationMs: round(one.durationMs),
-    listener: one.listener,
-    route: one.route ?? null,
-    backend: backend?.name ?? null,
-    method: one.method,
-    host: one.host,
-    path: one.path,
-    source: one.source,
-    status: one.status ?? null,
-    answeredBy: one.answeredBy,
-    end: one.end,
-    responseBytes: one.responseBytes,
-    upstreamMs: Number.isNaN(one.upstreamMs) ? null : round(one.upstreamMs),
-    subject: one.subject,
-    ...(mcp ? { mcp: mcpFields(mcp) } : {}),
-    ...(llm ? { llm: llmFields(llm) } : {}),
-    steps: one.steps,
-    ...(one.attempts === undefined ? {} : { attempts: one.attempts }),
-    ...(one.limitReadings || one.budgetReadings
-      ? { limits: recordedLimits(one.limitReadings, one.budgetReadings) }
-      : {}),
-    ...(failure ? { failure } : {}),
-    ...(one.rules ? { rules: one.rules } : {}),
-    ...(shadowDenials ? { shadow: shadowDenials.map(({ policy, detail }) => ({ policy, reason: detail })) } : {}),
+    ...requestRecordFields(values),
+    seq,
+    time: new Date(values.startedAt).toISOString(),
+    source: values.source,
+    steps: values.steps,
+    ...defined({
+      attempts,
+      limits: recordedLimits(values),
+      failure,
+      rules,
+      shadow: shadowDenials?.map(({ policy, detail }) => ({ policy, reason: detail })),
+    }),
   };
-}
-
-function round(ms: number): number {
-  return Math.round(ms * 1000) / 1000;
 }

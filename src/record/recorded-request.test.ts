@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finishedRequest } from "../../test/support/exchange.ts";
 import { ERRORS, type FailureCode, RECORDED } from "../core/errors.ts";
 import { Exchange, NO_BODY } from "../core/exchange.ts";
 import { HeaderList } from "../http/headers.ts";
-import { FinishedRequest } from "./finished-request.ts";
 import {
   createRequestHistory,
   findOlder,
@@ -59,7 +59,7 @@ test("each record has the attributes of its own call, even if calls differ in on
   for (const mcp of calls) {
     const exchange = exchangeOf("one", []);
     exchange.attributes.mcp = mcp;
-    ring.note(new FinishedRequest(exchange, outcome, 1));
+    ring.note(finishedRequest(exchange, outcome, 1));
   }
   assert.deepEqual(
     recordsIn(ring).map(({ mcp }) => mcp),
@@ -85,7 +85,7 @@ test("a record survives serialization", () => {
     { phase: "route", policy: "jwtAuth", verdict: "passed", micros: 1 },
     { phase: "route", policy: "authorization", verdict: "refused", micros: 1 },
   );
-  ring.note(new FinishedRequest(exchange, outcome, 1.5));
+  ring.note(finishedRequest(exchange, outcome, 1.5));
   const [record] = recordsIn(ring);
   assert.deepEqual(record, {
     at: 1000,
@@ -127,7 +127,7 @@ test("neither credentials nor copies of them are recorded", () => {
     `api_key=${planted}5&token_of=${planted}6&q=${planted}`,
   );
   exchange.credentials.secrets = [`${planted}7`];
-  ring.note(new FinishedRequest(exchange, outcome, 1));
+  ring.note(finishedRequest(exchange, outcome, 1));
   const text = JSON.stringify(recordsIn(ring));
   assert.doesNotMatch(text, /planted|"short"/);
   assert.match(text, /"x-copy","got <redacted>"/);
@@ -136,17 +136,17 @@ test("neither credentials nor copies of them are recorded", () => {
 test("keeps the last records in bounded memory and skips records that are too long", () => {
   const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 2 * RECORDED_REQUESTS + 5; i++)
-    ring.note(new FinishedRequest(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1));
+    ring.note(finishedRequest(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1));
   const records = recordsIn(ring);
   assert.equal(records.length, RECORDED_REQUESTS);
   assert.deepEqual(
     [records[0]?.id, records.at(-1)?.id],
     [`r${RECORDED_REQUESTS + 5}`, `r${2 * RECORDED_REQUESTS + 4}`],
   );
-  ring.note(new FinishedRequest(exchangeOf("long", ["x-a", "b".repeat(40_000)]), outcome, 1));
+  ring.note(finishedRequest(exchangeOf("long", ["x-a", "b".repeat(40_000)]), outcome, 1));
   assert.deepEqual([ring.counts.requests, ring.counts.leftOut], [RECORDED_REQUESTS, 1]);
   for (let i = 0; i < 1000; i++)
-    ring.note(new FinishedRequest(exchangeOf(`l${i}`, ["x-a", "b".repeat(30_000)]), outcome, 1));
+    ring.note(finishedRequest(exchangeOf(`l${i}`, ["x-a", "b".repeat(30_000)]), outcome, 1));
   assert.ok(ring.counts.chars <= 16 * 1024 * 1024, String(ring.counts.chars));
   assert.equal(recordsIn(ring).at(-1)?.id, "l999");
 });
@@ -155,22 +155,22 @@ test("a follower receives each record until it unsubscribes", () => {
   const ring = createRequestHistory(createRedaction(), Number.POSITIVE_INFINITY);
   const heard: string[] = [];
   const withdraw = ring.follow((text) => heard.push((JSON.parse(text) as RecordedRequest).id));
-  ring.note(new FinishedRequest(exchangeOf("one", []), outcome, 1));
+  ring.note(finishedRequest(exchangeOf("one", []), outcome, 1));
   withdraw();
-  ring.note(new FinishedRequest(exchangeOf("two", []), outcome, 1));
+  ring.note(finishedRequest(exchangeOf("two", []), outcome, 1));
   assert.deepEqual(heard, ["one"]);
 });
 
 test("samples requests above the rate, but records all for a follower", () => {
   const ring = createRequestHistory(createRedaction(), 50);
-  for (let i = 0; i < 100; i++) ring.note(new FinishedRequest(exchangeOf(`r${i}`, []), outcome, 0));
+  for (let i = 0; i < 100; i++) ring.note(finishedRequest(exchangeOf(`r${i}`, []), outcome, 0));
   assert.equal(ring.counts.requests, 5);
   // 100 ms later.
-  ring.note(new FinishedRequest(exchangeOf("later", []), outcome, 100));
+  ring.note(finishedRequest(exchangeOf("later", []), outcome, 100));
   assert.equal(ring.counts.requests, 6);
   const heard: string[] = [];
   const stop = ring.follow((text) => heard.push(text));
-  for (let i = 0; i < 100; i++) ring.note(new FinishedRequest(exchangeOf(`f${i}`, []), outcome, 100));
+  for (let i = 0; i < 100; i++) ring.note(finishedRequest(exchangeOf(`f${i}`, []), outcome, 100));
   stop();
   assert.equal(heard.length, 100);
 });
@@ -182,7 +182,7 @@ test("traffic is read in order of arrival, not of completion", () => {
     ["first", 1],
     ["second", 3],
   ] as const)
-    ring.note(new FinishedRequest(Object.assign(exchangeOf(id, []), { startedAt }), outcome, 1));
+    ring.note(finishedRequest(Object.assign(exchangeOf(id, []), { startedAt }), outcome, 1));
   const traffic = readTraffic([recordedLines(ring)]);
   assert.equal(traffic.firstAt, 1);
   assert.deepEqual(
@@ -198,7 +198,7 @@ test("an older request shows headers of every name", () => {
   const ring = createRequestHistory(createRedaction());
   const names = Object.getOwnPropertyNames(Object.prototype).map((name) => name.toLowerCase());
   const sent = [...names, ...names].flatMap((name) => [name, `of ${name}`]);
-  ring.note(new FinishedRequest(exchangeOf("one", sent), outcome, 1.5));
+  ring.note(finishedRequest(exchangeOf("one", sent), outcome, 1.5));
   const [found] = findOlder(ring, "one");
   const headers = (found?.requestState?.request as { headers?: Record<string, string[]> } | undefined)?.headers ?? {};
   for (const name of names) assert.deepEqual(headers[name], [`of ${name}`, `of ${name}`]);
@@ -214,7 +214,7 @@ test("an older request has the result that it had when it was recent, for each r
       const failure = { code: code as FailureCode, source, message: "no", detail: undefined };
       const exchange = exchangeOf(`${code}-${status}`, []);
       exchange.failure = failure;
-      ring.note(new FinishedRequest(exchange, { ...outcome, status }, 1));
+      ring.note(finishedRequest(exchange, { ...outcome, status }, 1));
       const [older] = findOlder(ring, `${code}-${status}`);
       assert.ok(older);
       assert.equal(resultOf(older), resultOf({ status, end: "complete", failure }), `${code} with ${status}`);

@@ -10,8 +10,9 @@ import { shownPrincipal } from "../core/principal.ts";
 import type { Claims, LlmAttributes, McpAttributes } from "../core/request-attributes.ts";
 import { canonicalPath, pathAndQuery } from "../http/request-path.ts";
 import { tryReadJson } from "../json/read-json.ts";
-import { type FinishedRequest, llmFields, mcpFields, parseStep, stepsText } from "./finished-request.ts";
+import { type FinishedRequest, parseStep, stepsText } from "./finished-request.ts";
 import { oneLine } from "./history/row-batch.ts";
+import { callRecords } from "./request-fields.ts";
 import { explainRequest } from "./trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "./trace/record.ts";
 import { type Redaction, withoutCopies } from "./trace/redact.ts";
@@ -50,9 +51,9 @@ export interface RecordedRequest {
 }
 
 /** Returns a line of JSON, which starts with the time, or undefined if an attribute cannot be written as JSON. */
-function recordLine(finished: FinishedRequest, redaction: Redaction): string | undefined {
-  const { exchange, status } = finished;
-  const { arrived, attributes, source, credentials, sentPairs } = exchange;
+function recordLine({ exchange, values }: FinishedRequest, redaction: Redaction): string | undefined {
+  const { attributes, source, credentials, status } = values;
+  const { sentPairs } = exchange;
   const { mcp, llm } = attributes;
   const secrets = [...redaction.secrets(sentPairs), ...(credentials.secrets ?? [])];
   const headers: string[] = [];
@@ -61,22 +62,22 @@ function recordLine(finished: FinishedRequest, redaction: Redaction): string | u
       headers.push(sentPairs[i] as string, withoutCopies(sentPairs[i + 1] as string, secrets));
   const hasPrincipal = attributes.apiKey !== undefined || attributes.basicAuth !== undefined;
   const principal = hasPrincipal ? exchange.identity.principal : undefined;
-  const steps = stepsText(exchange.steps, false);
+  const steps = stepsText(values.steps, false);
   const record: { [Name in keyof Required<RecordedRequest>]: RecordedRequest[Name] | undefined } = {
-    at: exchange.startedAt,
-    id: exchange.id,
-    durationMs: Math.round(finished.durationMs * 1000) / 1000,
-    listener: exchange.listener,
-    method: arrived.method,
-    scheme: arrived.scheme,
-    host: redaction.host(exchange.originalHost),
-    path: arrived.rawPath,
-    query: redaction.query(exchange.originalQuery, credentials.query),
+    at: values.startedAt,
+    id: values.id,
+    durationMs: Math.round(values.durationMs * 1000) / 1000,
+    listener: values.listener,
+    method: values.method,
+    scheme: values.scheme,
+    host: values.host,
+    path: values.rawPath,
+    query: redaction.query(values.query, credentials.query),
     source: source.address,
-    route: exchange.route ?? null,
+    route: values.route ?? null,
     status: status ?? null,
-    code: exchange.failure?.code ?? null,
-    subject: finished.subject && oneLine(finished.subject),
+    code: values.failure?.code ?? null,
+    subject: values.subject && oneLine(values.subject),
     policies: steps === "" ? [] : steps.split(","),
     principals: principal === undefined ? [] : shownPrincipal(principal).split("\n"),
     headers,
@@ -186,7 +187,7 @@ export function createRequestHistory(redaction: Redaction, perSecond = RECORDED_
 
   return {
     note(finished) {
-      if (isTooMany(finished.exchange.startedAt + finished.durationMs) && followers.size === 0) return;
+      if (isTooMany(finished.values.startedAt + finished.values.durationMs) && followers.size === 0) return;
       const line = recordLine(finished, redaction);
       if (line === undefined || line.length > MAX_RECORD_CHARS) {
         leftOut += 1;
@@ -267,7 +268,7 @@ function newest(history: RequestHistory, limit: number, matches: (line: string) 
 }
 
 function recordFrom(recorded: RecordedRequest): RequestRecord {
-  const { at, source, client, status, code, mcp, llm, policies } = recorded;
+  const { at, source, client, status, code, policies } = recorded;
   const { id, durationMs, listener, route, method, host, path, subject } = recorded;
   return {
     // The value sorts before the sequence numbers of recent requests.
@@ -289,8 +290,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
     upstreamMs: null,
     subject,
     isShort: true,
-    ...(mcp ? { mcp: mcpFields(mcp) } : {}),
-    ...(llm ? { llm: llmFields(llm) } : {}),
+    ...callRecords(recorded),
     steps: policies.map((text) => parseStep("route", text)),
     ...(code === null ? {} : { failure: { code, source: failureSource(code), message: code } }),
   };

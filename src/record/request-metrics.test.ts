@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anExchange } from "../../test/support/exchange.ts";
+import { anExchange, finishedRequest } from "../../test/support/exchange.ts";
 import { Random } from "../../test/support/random.ts";
 import type { Outcome } from "../core/policy.ts";
-import { FinishedRequest } from "./finished-request.ts";
 import { createMetrics } from "./log/metrics.ts";
 import { createRequestMetrics } from "./request-metrics.ts";
 
@@ -32,7 +31,7 @@ test("whatever methods, statuses, and keys a client and a backend choose, the se
       : `X${i}`.repeat(1 + random.int(2_000));
     const apiKey = { name: random.oneIn(2) ? `key-${i % 3_000}` : "k".repeat(random.int(100_000)) };
     const exchange = anExchange({ method, ...(random.oneIn(10) ? { apiKey } : {}) });
-    record(new FinishedRequest(exchange, outcome(100 + random.int(900)), 1));
+    record(finishedRequest(exchange, outcome(100 + random.int(900)), 1));
   }
   assert.equal(values("method").size, 3);
   assert.deepEqual([...values("method")].sort(), ["DELETE", "GET", "other"]);
@@ -44,10 +43,10 @@ test("whatever methods, statuses, and keys a client and a backend choose, the se
 
 test("registered statuses keep their labels, and so do a few others, such as 529", () => {
   const { record, values } = start();
-  for (const status of [200, 404, 529, 502]) record(new FinishedRequest(anExchange(), outcome(status), 1));
-  for (let status = 600; status < 1_000; status++) record(new FinishedRequest(anExchange(), outcome(status), 1));
-  record(new FinishedRequest(anExchange(), outcome(503), 1));
-  record(new FinishedRequest(anExchange(), outcome(undefined), 1));
+  for (const status of [200, 404, 529, 502]) record(finishedRequest(anExchange(), outcome(status), 1));
+  for (let status = 600; status < 1_000; status++) record(finishedRequest(anExchange(), outcome(status), 1));
+  record(finishedRequest(anExchange(), outcome(503), 1));
+  record(finishedRequest(anExchange(), outcome(undefined), 1));
   for (const status of ["200", "404", "529", "502", "503", "other", ""])
     assert.ok(values("status").has(status), status);
   assert.ok(!values("status").has("999"));

@@ -3,37 +3,24 @@
  */
 import { STATUS_CODES } from "node:http";
 import { methodLabel } from "../http/request-head.ts";
-import { type FinishedRequest, mcpServer } from "./finished-request.ts";
+import { type FinishedRequest, mcpServer, type RequestValues } from "./finished-request.ts";
 import { boundedLabel, type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "./log/metrics.ts";
 
 const LABELS = ["gateway", "route", "backend", "method", "status", "outcome", "error"] as const;
-/** Bounds the map, because a reload may add routes and backends. */
-const MAX_KNOWN = 10_000;
 /** Statuses outside of the registry that keep their own label, for example 529. Backends choose them. */
 const MAX_UNREGISTERED_STATUSES = 32;
 
 const LABELLED_KEYS = 1_000;
 
-type Labels = readonly [
-  listener: string,
-  route: string,
-  backend: string,
-  method: string,
-  status: string,
-  outcome: string,
-  error: string,
-];
-
 interface Series {
-  readonly labels: Labels;
+  /** A request of the series. */
+  readonly values: RequestValues;
   readonly count: Counter;
   readonly duration: Histogram;
   readonly bytes: Counter;
 }
 
-export type RequestMetrics = (finished: FinishedRequest) => void;
-
-export function createRequestMetrics(metrics: Metrics): RequestMetrics {
+export function createRequestMetrics(metrics: Metrics): (finished: FinishedRequest) => void {
   const requests = metrics.counter(
     "gateway_requests_total",
     "Requests that ended, by backend, status, and outcome (`ok`, `rejected`, `failed`, or `aborted` by the client). Extension methods, such as `PROPFIND`, and statuses beyond 32 unregistered ones are `other`.",
@@ -67,42 +54,30 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   );
   const labelOfKey = boundedLabel(LABELLED_KEYS);
   const statusLabel = createStatusLabels();
-  const known = new Map<string, Series>();
-
   let last: Series | undefined;
 
-  function getOrCreateSeries(labels: Labels): Series {
-    const key = labels.join("|");
-    const before = known.get(key);
-    if (before) return before;
-    const [listener, route] = labels;
-    const series = {
-      labels,
-      count: requests.labels(...labels),
+  function seriesOf(values: RequestValues): Series {
+    const { listener, route = "", backend = "", status, result, failure } = values;
+    const method = methodLabel(values.method);
+    const statusText = status === undefined ? "" : statusLabel(status);
+    return {
+      values,
+      count: requests.labels(listener, route, backend, method, statusText, result, failure?.code ?? ""),
       duration: durations.labels(listener, route),
       bytes: bytes.labels(listener, route),
     };
-    if (known.size < MAX_KNOWN) known.set(key, series);
-    return series;
   }
 
-  return (finished) => {
-    const { exchange, status: code, result, responseBytes, durationMs } = finished;
-    const { listener, route = "", attributes, request, failure } = exchange;
-    const backend = attributes.backend?.name ?? "";
-    const method = methodLabel(request.method);
-    const status = code === undefined ? "" : statusLabel(code);
-    const error = failure?.code ?? "";
-    // Comparing with the previous labels is cheaper than building a key.
-    let series = last;
-    if (series === undefined || !hasLabels(series.labels, listener, route, backend, method, status, result, error))
-      series = last = getOrCreateSeries([listener, route, backend, method, status, result, error]);
-    series.count.add();
-    series.duration.observe(durationMs / 1000);
-    series.bytes.add(responseBytes);
+  return ({ values }) => {
+    const { backend = "", status, durationMs, attributes } = values;
+    // Most requests have the labels of the previous one, and comparing them is cheaper than a lookup.
+    if (last === undefined || !hasSameLabels(last.values, values)) last = seriesOf(values);
+    last.count.add();
+    last.duration.observe(durationMs / 1000);
+    last.bytes.add(values.responseBytes);
     if (attributes.apiKey !== undefined) {
-      const key = labelOfKey(finished.key ?? "unnamed");
-      keys.labels(key, code === undefined ? "none" : `${Math.floor(code / 100)}xx`).add();
+      const key = labelOfKey(values.key ?? "unnamed");
+      keys.labels(key, status === undefined ? "none" : `${Math.floor(status / 100)}xx`).add();
       const { inputTokens, outputTokens } = attributes.llm ?? {};
       if (inputTokens) keyTokens.labels(key, "input").add(inputTokens);
       if (outputTokens) keyTokens.labels(key, "output").add(outputTokens);
@@ -113,24 +88,15 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
   };
 }
 
-function hasLabels(
-  labels: Labels,
-  listener: string,
-  route: string,
-  backend: string,
-  method: string,
-  status: string,
-  outcome: string,
-  error: string,
-): boolean {
+function hasSameLabels(one: RequestValues, other: RequestValues): boolean {
   return (
-    labels[0] === listener &&
-    labels[1] === route &&
-    labels[2] === backend &&
-    labels[3] === method &&
-    labels[4] === status &&
-    labels[5] === outcome &&
-    labels[6] === error
+    one.listener === other.listener &&
+    one.route === other.route &&
+    one.backend === other.backend &&
+    one.method === other.method &&
+    one.status === other.status &&
+    one.result === other.result &&
+    one.failure?.code === other.failure?.code
   );
 }
 

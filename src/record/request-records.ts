@@ -15,9 +15,8 @@ import {
 import type { Audit } from "./audit.ts";
 import { FinishedRequest } from "./finished-request.ts";
 import type { HistoryRecorder } from "./history-record.ts";
-import type { LogFields, Logger } from "./log/logger.ts";
+import type { LogFields, Logger, UnexpectedErrors } from "./log/logger.ts";
 import type { Metrics } from "./log/metrics.ts";
-import type { UnexpectedErrors } from "./log/unexpected-errors.ts";
 import { createMirrorRecords, createShadowRecords, type MirrorRecords, type ShadowRecords } from "./policy-reports.ts";
 import { createRecentRequests, type RecentRequests } from "./recent-requests.ts";
 import { recordCompletion, recordPrompt } from "./recorded-bodies.ts";
@@ -100,7 +99,7 @@ export function createRequestRecords(
     ...(nextSeq ? { nextSeq } : {}),
   });
   const own = process.logging?.access && compileAccessFields(process.logging.access, redaction);
-  const accessLog = createAccessLog(logger.for("access"), redaction, { copy: logCopy(clock, telemetry), own });
+  const accessLog = createAccessLog(logger.for("access"), logCopy(clock, telemetry), own);
   const needsPrompt = neededBy("llm.prompt", own, telemetry);
   const needsCompletion = neededBy("llm.completion", own, telemetry);
   const requestHistory = createRequestHistory(redaction);
@@ -126,7 +125,7 @@ export function createRequestRecords(
             return recent.begin(exchange);
           },
     settled(exchange, outcome) {
-      const finished = new FinishedRequest(exchange, outcome, clock.monotonicMs() - exchange.startedMs);
+      const finished = new FinishedRequest(exchange, outcome, clock.monotonicMs() - exchange.startedMs, redaction);
       if (needsPrompt?.(exchange)) recordPrompt(exchange);
       if (!exchange.records.isQuiet) {
         accessLog(finished);

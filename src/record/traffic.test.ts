@@ -1,17 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anExchange } from "../../test/support/exchange.ts";
+import { anExchange, finishedRequest } from "../../test/support/exchange.ts";
 import type { Exchange } from "../core/exchange.ts";
-import { FinishedRequest } from "./finished-request.ts";
 import { createTrafficHistory, HISTORY_SECONDS } from "./traffic.ts";
 
 function start() {
   let ms = 1_000_000;
   const history = createTrafficHistory({ now: () => 1_700_000_000_000 + ms });
   const count = (status: number | undefined, durationMs = 10): void =>
-    history.count(
-      new FinishedRequest(anExchange({}), { status, end: "complete", responseBytes: 0 } as never, durationMs),
-    );
+    history.count(finishedRequest(anExchange({}), { status, end: "complete", responseBytes: 0 } as never, durationMs));
   return { history, count, pass: (seconds: number) => (ms += seconds * 1000) };
 }
 
@@ -89,7 +86,7 @@ test("restores the statistics of an earlier process; ignores old and invalid inp
   const packed = history.packed();
   pass(60);
   const later = createTrafficHistory({ now: () => 1_700_000_000_000 + 1_060_000 });
-  later.count(new FinishedRequest(anExchange({}), { status: 200, end: "complete", responseBytes: 0 } as never, 40));
+  later.count(finishedRequest(anExchange({}), { status: 200, end: "complete", responseBytes: 0 } as never, 40));
   later.unpack(packed);
   count(200, 40);
   assert.deepEqual(later.report(300), history.report(300));
@@ -125,7 +122,7 @@ test("traffic is counted by route, model, tool, key and error, with percentiles"
   const { history, pass } = start();
   const finish = (changes: Partial<Exchange>, status: number, durationMs = 10): void => {
     const exchange = Object.assign(anExchange({}), changes);
-    history.count(new FinishedRequest(exchange, { status, end: "complete", responseBytes: 0 } as never, durationMs));
+    history.count(finishedRequest(exchange, { status, end: "complete", responseBytes: 0 } as never, durationMs));
   };
   const tool = { name: "read", target: "files" };
   for (let i = 0; i < 9; i++) finish({ route: "tools", attributes: { mcp: { tool } } as never }, 200);
@@ -171,7 +168,7 @@ test("the number of names is bounded", () => {
   const { history } = start();
   for (let i = 0; i < 700; i++)
     history.count(
-      new FinishedRequest(
+      finishedRequest(
         Object.assign(anExchange({}), { route: `route-${i}` }),
         { status: 200, end: "complete", responseBytes: 0 } as never,
         1,
@@ -186,7 +183,7 @@ test("invented names fill a group for an hour at most", () => {
   const use = (model: string): void => {
     const exchange = anExchange({});
     exchange.attributes.llm = { provider: "p", requestModel: model } as never;
-    history.count(new FinishedRequest(exchange, { status: 200, end: "complete", responseBytes: 0 } as never, 1));
+    history.count(finishedRequest(exchange, { status: 200, end: "complete", responseBytes: 0 } as never, 1));
   };
   for (let i = 0; i < 10_000; i++) use(`invented-${i}`);
   use("real");

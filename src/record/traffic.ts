@@ -6,7 +6,8 @@ import { z } from "zod";
 import type { Clock } from "../base/clock.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import { readJson } from "../json/read-json.ts";
-import { type FinishedRequest, llmModel } from "./finished-request.ts";
+import { type FinishedRequest, llmModel, type RequestValues } from "./finished-request.ts";
+import type { RequestResult } from "./trace/record.ts";
 import {
   DURATION_BINS,
   durationBin,
@@ -97,8 +98,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
     return all.size < before;
   }
 
-  function nodeSeries({ exchange: { listener, route = "", attributes } }: FinishedRequest, nowMs: number) {
-    const backend = attributes.backend?.name ?? "";
+  function nodeSeries({ listener, route = "", backend = "" }: RequestValues, nowMs: number) {
     const known = lastNode?.name;
     // Comparing with the previous request is cheaper than building a key.
     if (known === undefined || known[0] !== listener || known[1] !== route || known[2] !== backend)
@@ -122,12 +122,12 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
   }
 
   return {
-    count(finished) {
+    count({ values }) {
       const nowMs = clock.now();
-      const sample = sampleOf(finished);
+      const sample = sampleOf(values);
       addToSeries(total, nowMs, sample);
-      addToSeries(nodeSeries(finished, nowMs), nowMs, sample);
-      for (const { group, name, mayAdd } of namesOf(finished)) {
+      addToSeries(nodeSeries(values, nowMs), nowMs, sample);
+      for (const { group, name, mayAdd } of namesOf(values)) {
         const isShort = name.every((part) => part.length <= MAX_NAME_CHARS);
         const series = isShort ? open(group, name, nowMs, mayAdd) : undefined;
         addToSeries(series ?? open(group, OTHER[group], nowMs), nowMs, sample);
@@ -204,7 +204,7 @@ function ringOf<Ringlike>({ fine, coarse }: Record<"fine" | "coarse", Ringlike>,
   return rangeSeconds <= FINE_SECONDS ? fine : coarse;
 }
 
-function sampleOf({ result, durationMs, exchange: { attributes } }: FinishedRequest): TrafficSample {
+function sampleOf({ result, durationMs, attributes }: RequestValues): TrafficSample {
   const { llm, mcp } = attributes;
   return {
     result,
@@ -234,8 +234,7 @@ interface CountedName {
  * A model is counted if a provider was called. A rejected call of a tool adds no name, so that clients cannot fill the
  * group with invented ones.
  */
-function namesOf({ exchange, status, result, key, subject }: FinishedRequest): CountedName[] {
-  const { route = "", attributes, failure } = exchange;
+function namesOf({ route = "", attributes, failure, status, result, key, subject }: RequestValues): CountedName[] {
   const { llm, mcp } = attributes;
   const names: CountedName[] = [];
   const add = (group: CountedName["group"], name: readonly string[], mayAdd = true) =>
@@ -269,7 +268,7 @@ interface Ring {
 }
 
 interface TrafficSample {
-  readonly result: FinishedRequest["result"];
+  readonly result: RequestResult;
   /** The bin of the duration (`durationBin`), which all rings share. */
   readonly bin: number;
   readonly isMcpCall: boolean;

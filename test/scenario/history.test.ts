@@ -8,7 +8,6 @@ import { test } from "node:test";
 import { boundedKey } from "../../src/base/bounded-key.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import type { Outcome } from "../../src/core/policy.ts";
-import { FinishedRequest } from "../../src/record/finished-request.ts";
 import { NewerSchema, UnstorableRow } from "../../src/record/history/engine.ts";
 import { openHistory } from "../../src/record/history/history.ts";
 import { COLUMNS, type RowValues } from "../../src/record/history/history-row.ts";
@@ -26,7 +25,7 @@ import { silentLogger } from "../../src/record/log/logger.ts";
 import { createMetrics } from "../../src/record/log/metrics.ts";
 import { createRedaction } from "../../src/record/trace/redact.ts";
 import { eventually } from "../support/eventually.ts";
-import { anExchange } from "../support/exchange.ts";
+import { anExchange, finishedRequest } from "../support/exchange.ts";
 import { gwctl } from "../support/gwctl.ts";
 import { startChatProvider } from "../support/history/chat-provider.ts";
 import { HISTORY_DATABASES, openedDatabase, usageOf } from "../support/history/history-database.ts";
@@ -330,7 +329,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
     for (const sub of names) {
       const exchange = anExchange({ jwt: { sub } });
       exchange.limits.spent = [{ account: `m/tokens/month/2026-11/=${boundedKey(sub)}`, amount: 1 }];
-      record(new FinishedRequest(exchange, { status: 200, end: "complete", responseBytes: 0 } as Outcome, 1));
+      record(finishedRequest(exchange, { status: 200, end: "complete", responseBytes: 0 } as Outcome, 1));
     }
     assert.equal(await writeRows(engine, rows), names.length);
     const left = async () => (await engine.rows.stored()).rows;

@@ -10,12 +10,14 @@ import { createTasks } from "../../src/base/tasks.ts";
 import { compileExpression } from "../../src/cel/expression.ts";
 import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
-import type { CompileEnv } from "../../src/core/policy.ts";
+import type { CompileEnv, Outcome } from "../../src/core/policy.ts";
 import type { RequestAttributes } from "../../src/core/request-attributes.ts";
 import { EgressGuard } from "../../src/http/egress-guard.ts";
 import { HeaderList } from "../../src/http/headers.ts";
+import { FinishedRequest } from "../../src/record/finished-request.ts";
 import { silentLogger } from "../../src/record/log/logger.ts";
 import { createMetrics } from "../../src/record/log/metrics.ts";
+import { createRedaction } from "../../src/record/trace/redact.ts";
 import { createMemoryStore } from "../../src/store/memory-store.ts";
 import { ownedStore } from "../../src/store/owned-store.ts";
 import { createSigningKey } from "../../src/store/signing-key.ts";
@@ -28,6 +30,15 @@ export interface ExchangeParts extends RequestAttributes {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly source?: string;
+}
+
+export function finishedRequest(
+  exchange: Exchange,
+  outcome: Outcome,
+  durationMs: number,
+  redaction = createRedaction(),
+): FinishedRequest {
+  return new FinishedRequest(exchange, outcome, durationMs, redaction);
 }
 
 export function anExchange(parts: ExchangeParts = {}): Exchange {

@@ -5,10 +5,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { callAdmin } from "../../../test/support/admin.ts";
-import { anAnsweredExchange } from "../../../test/support/exchange.ts";
+import { anAnsweredExchange, finishedRequest } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { ATTRIBUTES } from "../../cel/values/attributes.ts";
-import { FinishedRequest } from "../../record/finished-request.ts";
 import { createRecentRequests, WITH_HEADERS } from "../../record/recent-requests.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
 import { celEndpoint } from "./config.ts";
@@ -82,7 +81,7 @@ function finishedRequests(count = 1, status = 200) {
       source: { address: "192.0.2.1", port: 1, identity: "CN=ada" },
     });
     recent.begin(exchange);
-    recent.settled(new FinishedRequest(exchange, { status, end: "complete", responseBytes: 3 }, 1));
+    recent.settled(finishedRequest(exchange, { status, end: "complete", responseBytes: 3 }, 1));
   }
   return async (expression: string, asked: string | readonly string[] = `request-${count - 1}`) => {
     const body = JSON.stringify({ expression, [typeof asked === "string" ? "requestId" : "requestIds"]: asked });

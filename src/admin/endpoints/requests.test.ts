@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { callAdmin, readStream } from "../../../test/support/admin.ts";
-import { anExchange } from "../../../test/support/exchange.ts";
+import { anExchange, finishedRequest } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { createTasks } from "../../base/tasks.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { HeaderList } from "../../http/headers.ts";
-import { FinishedRequest } from "../../record/finished-request.ts";
 import { createRecentRequests } from "../../record/recent-requests.ts";
 import { createRequestHistory } from "../../record/recorded-request.ts";
 import { createRedaction } from "../../record/trace/redact.ts";
@@ -36,7 +35,7 @@ function recentWith(...paths: string[]) {
     recent.begin(exchange);
     exchange.response = { status: 200, headers: new HeaderList(), source: "upstream" };
     exchange.upstream.isCalled = true;
-    recent.settled(new FinishedRequest(exchange, { status: 200, end: "complete", responseBytes: 3 }, 1.5));
+    recent.settled(finishedRequest(exchange, { status: 200, end: "complete", responseBytes: 3 }, 1.5));
   }
   return recent;
 }
@@ -105,7 +104,7 @@ test("?before and ?id reach back to requests of which only the history is kept",
     const exchange = anExchange({ path, headers: { authorization: "Bearer s3cret" }, jwt: { sub: "ada" } });
     Object.assign(exchange, { id: `id-${path.slice(1)}`, startedAt: clock.now() });
     exchange.steps.push({ phase: "route", policy: "authorization", verdict: "refused", micros: 5 });
-    requestHistory.note(new FinishedRequest(exchange, { status: 403, end: "complete", responseBytes: 3 }, 1.5));
+    requestHistory.note(finishedRequest(exchange, { status: 403, end: "complete", responseBytes: 3 }, 1.5));
     await clock.advance(1_000);
   }
   const endpoint = requestsEndpoint(recentWith(), requestHistory, clock);
@@ -135,7 +134,7 @@ test("?follow streams summaries, to eight readers at most", async () => {
   assert.equal((await callAdmin(endpoint, "follow=true")).status, 429);
   const exchange = anExchange({ path: "/live" });
   recent.begin(exchange);
-  recent.settled(new FinishedRequest(exchange, { status: 204, end: "complete", responseBytes: 0 }, 1));
+  recent.settled(finishedRequest(exchange, { status: 204, end: "complete", responseBytes: 0 }, 1));
   for (const stream of streams) {
     assert.match(stream.text(), /^: following\n\ndata: \{.*"path":"\/live".*\}\n\n$/);
     stream.leave();

@@ -1,9 +1,8 @@
 /** No error or attribute of a span quotes a credential of the request or a secret of the configuration. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { anExchange, type ExchangeParts } from "../../../test/support/exchange.ts";
+import { anExchange, type ExchangeParts, finishedRequest } from "../../../test/support/exchange.ts";
 import { Attempt } from "../../core/exchange.ts";
-import { FinishedRequest } from "../finished-request.ts";
 import { RequestSpans } from "../trace/live-records.ts";
 import { createRedaction } from "../trace/redact.ts";
 import { requestSpanList } from "./request-spans.ts";
@@ -72,7 +71,7 @@ function spansFor(parts: ExchangeParts, isDetailed: boolean, quote: (secret: str
     exchange.attempts.add(attempt, false);
   }
   const outcome = { status: 502, end: "failed", responseBytes: 0 } as const;
-  const finished = new FinishedRequest(exchange, outcome, 5 - exchange.startedMs);
+  const finished = finishedRequest(exchange, outcome, 5 - exchange.startedMs, redaction);
   return requestSpanList({ redaction, added: undefined, removed: new Set(), newSpanId }, finished, noted);
 }
 

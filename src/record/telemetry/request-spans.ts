@@ -4,18 +4,10 @@
  */
 
 import {
-  ATTR_CLIENT_ADDRESS,
   ATTR_ERROR_TYPE,
   ATTR_HTTP_REQUEST_METHOD,
-  ATTR_HTTP_RESPONSE_STATUS_CODE,
-  ATTR_NETWORK_PEER_ADDRESS,
-  ATTR_NETWORK_PROTOCOL_VERSION,
   ATTR_SERVER_ADDRESS,
   ATTR_SERVER_PORT,
-  ATTR_URL_PATH,
-  ATTR_URL_QUERY,
-  ATTR_URL_SCHEME,
-  ATTR_USER_AGENT_ORIGINAL,
 } from "@opentelemetry/semantic-conventions";
 import { ATTR_GEN_AI_OPERATION_NAME } from "@opentelemetry/semantic-conventions/incubating";
 import { type CelOutput, compileExpression, createBudget } from "../../cel/expression.ts";
@@ -23,9 +15,10 @@ import type { Attempt, Exchange } from "../../core/exchange.ts";
 import type { McpAttributes } from "../../core/request-attributes.ts";
 import { parseAuthority } from "../../http/host.ts";
 import { shown as shownText } from "../access-log.ts";
-import { type FinishedRequest, fieldAdder, LLM_FIELDS, MCP_FIELDS } from "../finished-request.ts";
+import type { FinishedRequest, RequestValues } from "../finished-request.ts";
 import type { Metrics } from "../log/metrics.ts";
 import { readsContent } from "../recorded-bodies.ts";
+import { addSpanFields } from "../request-fields.ts";
 import type { RecordedPhase, RequestSpans } from "../trace/live-records.ts";
 import { REDACTED, type Redaction } from "../trace/redact.ts";
 import { isSensitiveName } from "../trace/sensitive-names.ts";
@@ -33,9 +26,6 @@ import { isSensitiveName } from "../trace/sensitive-names.ts";
 import { type Attributes, SPAN_KIND, type Span } from "./span-encoder.ts";
 
 const MESSAGE_CHARS = 500;
-const addLlm = fieldAdder(LLM_FIELDS, "span");
-const addMcpFields = fieldAdder(MCP_FIELDS, "span");
-
 interface SpanListEnv {
   readonly redaction: Redaction;
   readonly added: SpanAttributes | undefined;
@@ -59,14 +49,14 @@ export function requestSpanList(
   finished: FinishedRequest,
   noted: RequestSpans,
 ): Span[] {
-  const { exchange } = finished;
-  const endMs = exchange.startedMs + finished.durationMs;
+  const { exchange, values } = finished;
+  const endMs = exchange.startedMs + values.durationMs;
   const toEpoch = exchange.startedAt - exchange.startedMs;
   const { pairs } = exchange.arrived.headers;
   const { secrets } = exchange.credentials;
   const scrub = (text: string): string => redaction.scrub(text, pairs, secrets);
   const request = requestPart(finished, noted, endMs, redaction);
-  const call = describeCall(finished, noted.isDetailed ? {} : request.attributes);
+  const call = describeCall(values, noted.isDetailed ? {} : request.attributes);
   const longest = Math.max(longestText(request.attributes), call === undefined ? 0 : longestText(call.attributes));
   const shown = redaction.couldQuote(longest, pairs, secrets) ? scrub : redaction.text;
   const finish = (part: SpanPart): Span => {
@@ -130,20 +120,25 @@ function withAdded(span: Span, added: AddedAttributes | undefined): Span {
   };
 }
 
-function requestPart(finished: FinishedRequest, noted: RequestSpans, endMs: number, redaction: Redaction): SpanPart {
-  const { exchange, status = 0, end } = finished;
-  const { arrived, attempts } = exchange;
-  const attributes = httpAttributes(finished, redaction);
-  if (noted.isDetailed && attempts.leftOut > 0) attributes["gateway.attempts.left_out"] = attempts.leftOut;
+function requestPart(
+  { exchange, values }: FinishedRequest,
+  noted: RequestSpans,
+  endMs: number,
+  redaction: Redaction,
+): SpanPart {
+  const { method, route, status = 0, end, reason = "" } = values;
+  const attributes = httpAttributes(values, redaction);
+  const { leftOut } = exchange.attempts;
+  if (noted.isDetailed && leftOut > 0) attributes["gateway.attempts.left_out"] = leftOut;
   return {
-    name: `${arrived.method === "" ? "HTTP" : arrived.method}${exchange.route === undefined ? "" : ` ${exchange.route}`}`,
+    name: `${method === "" ? "HTTP" : method}${route === undefined ? "" : ` ${route}`}`,
     kind: SPAN_KIND.server,
     spanId: noted.spanId,
     parentId: noted.parentId,
     startMs: exchange.startedMs,
     endMs,
     attributes,
-    error: status >= 500 || end === "failed" ? (finished.reason ?? "") : undefined,
+    error: status >= 500 || end === "failed" ? reason : undefined,
   };
 }
 
@@ -174,15 +169,14 @@ function phasePart(
 }
 
 function describeCall(
-  { exchange, status = 0, end, reason }: FinishedRequest,
+  { attributes: { llm, mcp, backend }, path, status = 0, end, reason }: RequestValues,
   attributes: Attributes,
 ): Pick<SpanPart, "name" | "attributes" | "error"> | undefined {
-  const { llm, mcp } = exchange.attributes;
-  if (llm !== undefined && exchange.attributes.backend?.protocol === "llm") {
+  if (llm !== undefined && backend?.protocol === "llm") {
     const model = llm.requestModel ?? llm.responseModel;
-    const operation = operationName(exchange.originalPath);
+    const operation = operationName(path);
     attributes[ATTR_GEN_AI_OPERATION_NAME] = operation;
-    addLlm(attributes, llm);
+    addSpanFields.llm(attributes, llm);
     return {
       name: model === undefined ? operation : `${operation} ${model}`,
       attributes,
@@ -253,32 +247,13 @@ function toSpan(
 
 // Span attributes follow the semantic conventions for HTTP, generative AI, and MCP.
 
-function httpAttributes({ exchange, status }: FinishedRequest, redaction: Redaction): Attributes {
-  const { arrived, failure } = exchange;
-  const attributes: Attributes = {
-    [ATTR_HTTP_REQUEST_METHOD]: arrived.method,
-    [ATTR_URL_SCHEME]: arrived.scheme,
-    [ATTR_URL_PATH]: exchange.originalPath,
-    [ATTR_NETWORK_PROTOCOL_VERSION]: arrived.version,
-    [ATTR_CLIENT_ADDRESS]: exchange.clientAddress,
-    "gateway.listener": exchange.listener,
-    "gateway.request.id": exchange.id,
-  };
-  if (exchange.source.client !== undefined) attributes[ATTR_NETWORK_PEER_ADDRESS] = exchange.source.address;
-  const shownHost = redaction.host(exchange.originalHost);
-  const { name: host = shownHost, port } = parseAuthority(shownHost) ?? {};
-  if (host !== "") attributes[ATTR_SERVER_ADDRESS] = host;
+function httpAttributes(values: RequestValues, redaction: Redaction): Attributes {
+  const attributes: Attributes = {};
+  addSpanFields.request(attributes, values);
+  const { name = values.host, port } = parseAuthority(values.host) ?? {};
+  if (name !== "") attributes[ATTR_SERVER_ADDRESS] = name;
   if (port !== undefined) attributes[ATTR_SERVER_PORT] = port;
-  if (exchange.originalQuery !== "")
-    attributes[ATTR_URL_QUERY] = redaction.query(exchange.originalQuery, exchange.credentials.query);
-  const agent = arrived.headers.get("user-agent");
-  if (agent !== undefined) attributes[ATTR_USER_AGENT_ORIGINAL] = agent;
-  if (status !== undefined) attributes[ATTR_HTTP_RESPONSE_STATUS_CODE] = status;
-  if (exchange.route !== undefined) attributes["gateway.route"] = exchange.route;
-  const { backend } = exchange.attributes;
-  if (backend !== undefined) attributes["gateway.backend"] = backend.name;
-  const errorType = failure?.code ?? ((status ?? 0) >= 500 ? String(status) : undefined);
-  if (errorType !== undefined) attributes[ATTR_ERROR_TYPE] = errorType;
+  if (values.query !== "") attributes["url.query"] = redaction.query(values.query, values.credentials.query);
   return attributes;
 }
 
@@ -301,7 +276,7 @@ function operationName(path: string): string {
 }
 
 function addMcp(to: Attributes, mcp: McpAttributes): void {
-  addMcpFields(to, mcp);
+  addSpanFields.mcp(to, mcp);
   if (mcp.tool !== undefined) to[ATTR_GEN_AI_OPERATION_NAME] = "execute_tool";
   if (mcp.outcome !== undefined && mcp.outcome !== "ok") to[ATTR_ERROR_TYPE] = mcp.outcome;
 }

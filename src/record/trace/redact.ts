@@ -4,7 +4,7 @@
  */
 import { isCommonHeaderName } from "../../base/header-names.ts";
 import { escapeControls } from "../../base/safe-text.ts";
-import { decodeString } from "../../json/syntax.ts";
+import { decodeString, keyAt, skipSpace, stringEnd } from "../../json/syntax.ts";
 import { isSensitiveName } from "./sensitive-names.ts";
 
 export const REDACTED = "<redacted>";
@@ -421,11 +421,11 @@ function redactMembers(text: string, isSecret: (name: string) => boolean, found?
   let from = 0;
   let at = text.indexOf('"');
   while (at >= 0) {
-    const end = endOfString(text, at);
+    const end = stringEnd(text, at);
     let next = skipSpace(text, end);
     if (text[next] === ":") {
       next = skipSpace(text, next + 1);
-      if (isSecret(decodeString(text.slice(at + 1, end - 1)))) {
+      if (isSecret(keyAt(text, at, end))) {
         const valueEnd = endOfValue(text, next);
         if (valueEnd > next) {
           found?.push(...stringsIn(text.slice(next, valueEnd)));
@@ -450,23 +450,13 @@ function redactMembers(text: string, isSecret: (name: string) => boolean, found?
   return from === 0 ? text : shown + text.slice(from);
 }
 
-/** Returns the offset after the closing quote, or the end of the text if there is none. */
-function endOfString(text: string, start: number): number {
-  for (let i = start + 1; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code === 0x5c) i += 1;
-    else if (code === 0x22) return i + 1;
-  }
-  return text.length;
-}
-
 /**
  * Returns the offset after a string, number, object, or array. For a literal such as `true`, or if there is no value,
  * it returns `start`.
  */
 function endOfValue(text: string, start: number): number {
   const char = text[start];
-  if (char === '"') return endOfString(text, start);
+  if (char === '"') return stringEnd(text, start);
   if (char !== "{" && char !== "[") {
     const number = /-?[0-9][0-9.eE+-]*/y;
     number.lastIndex = start;
@@ -475,7 +465,7 @@ function endOfValue(text: string, start: number): number {
   let depth = 0;
   for (let i = start; i < text.length; i++) {
     const code = text.charCodeAt(i);
-    if (code === 0x22) i = endOfString(text, i) - 1;
+    if (code === 0x22) i = stringEnd(text, i) - 1;
     else if (code === 0x7b || code === 0x5b) depth += 1;
     else if (code === 0x7d || code === 0x5d) {
       depth -= 1;
@@ -485,16 +475,10 @@ function endOfValue(text: string, start: number): number {
   return text.length;
 }
 
-function skipSpace(text: string, start: number): number {
-  let at = start;
-  while (at < text.length && " \t\r\n".includes(text[at] as string)) at += 1;
-  return at;
-}
-
 function stringsIn(json: string): string[] {
   const found: string[] = [];
   for (let at = json.indexOf('"'); at >= 0; at = json.indexOf('"', at)) {
-    const end = endOfString(json, at);
+    const end = stringEnd(json, at);
     found.push(decodeString(json.slice(at + 1, json[end - 1] === '"' && end - 1 > at ? end - 1 : end)));
     at = end;
   }
