@@ -64,9 +64,11 @@ export function pidOf(process: string): number {
 
 export type StoreKind = "memory" | "folder" | "redis";
 
+export const STORE_FOLDER = "/gateway/state";
+
 const STORES: Readonly<Record<StoreKind, string>> = {
   memory: "memory",
-  folder: "{ folder: /gateway/state }",
+  folder: `{ folder: ${STORE_FOLDER} }`,
   redis: `{ redis: "redis://redis.test:${REDIS_PORT}" }`,
 };
 

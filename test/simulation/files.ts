@@ -48,6 +48,8 @@ export class Files {
   #powerFailures = 0;
   /** Writes fail while the disk is full. */
   isFull = false;
+  /** As after an error of the disk, files can only be read. */
+  isReadOnly = false;
   /** The process IDs that are in use. */
   isRunning: (pid: number) => boolean = () => false;
 
@@ -77,6 +79,18 @@ export class Files {
     }
   }
 
+  /** Changes one byte of a file in this folder, as a failing disk does. Returns its path. */
+  damage(folder: string): string | undefined {
+    const paths = [...this.#files].filter(([path, { bytes }]) => path.startsWith(`${folder}/`) && bytes.length > 0);
+    const [path, file] = this.#random.pick(paths) ?? [];
+    if (file === undefined) return undefined;
+    file.bytes = Buffer.from(file.bytes);
+    delete file.storage;
+    const at = this.#random.int(file.bytes.length);
+    file.bytes[at] = (file.bytes[at] as number) ^ (1 + this.#random.int(255));
+    return path;
+  }
+
   /** The paths of the files that a process and its threads have open. The end of a thread closes its files. */
   openedBy(pid: number): string[] {
     const { scheduler } = this.#network;
@@ -100,14 +114,21 @@ export class Files {
   #open(path: string, flags: string): File {
     const known = this.#files.get(path);
     if (flags.endsWith("x") && known !== undefined) throw systemError("open", "EEXIST");
-    if (flags === "r" || (flags === "a" && known !== undefined)) return this.#find(path, "open");
+    if (flags === "r") return this.#find(path, "open");
+    this.#failIfReadOnly(path, "open");
+    if (flags === "a" && known !== undefined) return known;
     const file = { bytes: Buffer.alloc(0), flushedBytes: 0, mtimeMs: Date.now(), isSafe: path.startsWith(SAFE_FOLDER) };
     this.#files.set(path, file);
     return file;
   }
 
+  #failIfReadOnly(path: string, call: string): void {
+    if (this.isReadOnly && !path.startsWith(SAFE_FOLDER)) throw systemError(call, "EROFS");
+  }
+
   /** A full disk takes some of the bytes first. */
   #append(file: File, bytes: Buffer): number {
+    if (this.isReadOnly && !file.isSafe) throw systemError("write", "EROFS");
     const taken = this.isFull && !file.isSafe ? this.#random.int(Math.min(2, bytes.length)) : bytes.length;
     if (taken === 0 && bytes.length > 0) throw systemError("write", "ENOSPC");
     const before = file.bytes;
@@ -121,12 +142,14 @@ export class Files {
     return taken;
   }
 
-  /** A full disk rejects some flushes. */
-  #failIfFull(): void {
+  /** A full disk rejects some flushes, and a disk that became read-only all of them. */
+  #failFlush(): void {
+    if (this.isReadOnly) throw systemError("fsync", "EROFS");
     if (this.isFull && this.#random.chance(0.5)) throw systemError("fsync", "ENOSPC");
   }
 
   #rename(from: string, to: string): void {
+    this.#failIfReadOnly(from, "rename");
     const file = this.#find(from, "rename");
     this.#files.delete(from);
     this.#files.set(to, file);
@@ -145,6 +168,7 @@ export class Files {
   }
 
   #remove(path: string): void {
+    this.#failIfReadOnly(path, "rm");
     for (const name of this.#files.keys()) if (name === path || name.startsWith(`${path}/`)) this.#files.delete(name);
   }
 
@@ -213,6 +237,7 @@ export class Files {
       renameSync: (from: unknown, to: unknown) => this.#rename(String(from), String(to)),
       rmSync: (path: unknown) => this.#remove(String(path)),
       utimesSync: (path: unknown, _atime: unknown, mtime: number) => {
+        this.#failIfReadOnly(String(path), "utime");
         this.#find(String(path), "utime").mtimeMs = mtime * 1000;
       },
     };
@@ -231,7 +256,7 @@ export class Files {
         });
       },
       rename: (from: unknown, to: unknown) => this.#later(() => this.#rename(String(from), String(to))),
-      rm: (path: unknown) => this.#later(() => void this.#files.delete(String(path))),
+      rm: (path: unknown) => this.#later(() => this.#remove(String(path))),
     };
   }
 
@@ -239,7 +264,7 @@ export class Files {
     const flush = (): Promise<void> =>
       this.#later(() => {
         try {
-          if (!file.isSafe) this.#failIfFull();
+          if (!file.isSafe) this.#failFlush();
         } catch (error) {
           file.hasFailed = true;
           throw error;
@@ -262,7 +287,7 @@ export class Files {
     return {
       sync: () =>
         this.#later(() => {
-          this.#failIfFull();
+          this.#failFlush();
           this.#flushNames(path);
         }),
       close: () => this.#later(() => void this.#opened.delete(fd)),

@@ -3,7 +3,7 @@
  * fail. Knows when something failed.
  */
 import type { Children } from "./children.ts";
-import { CONFIG_FILE, configOf, type StoreKind } from "./config.ts";
+import { CONFIG_FILE, configOf, STORE_FOLDER, type StoreKind } from "./config.ts";
 import type { Files } from "./files.ts";
 import type { Gateways } from "./gateways.ts";
 import type { HistoryCheck } from "./history-check.ts";
@@ -100,10 +100,19 @@ export class Operator {
           }
           return kill();
         },
+        () => {
+          if (gateways.canReplace && files.damage(STORE_FOLDER) !== undefined) this.#recordsLost();
+          return kill();
+        },
         async () => {
           files.isFull = true;
           await sleep(scheduler, random.exponential(20_000));
           files.isFull = false;
+        },
+        async () => {
+          files.isReadOnly = true;
+          await sleep(scheduler, random.exponential(20_000));
+          files.isReadOnly = false;
         },
       ],
       redis: [
@@ -182,6 +191,13 @@ export class Operator {
   #writeConfig(version: number): void {
     const { files, store, history, workers } = this.#operated;
     files.write(CONFIG_FILE, configOf(version, store, history !== undefined, workers));
+  }
+
+  /** A damaged record may be of any age. */
+  #recordsLost(): void {
+    const { scheduler, note } = this.#operated;
+    note("a record of the store is damaged");
+    this.#failures.push({ fromMs: 0, toMs: scheduler.nowMs, thread: undefined });
   }
 
   async #failFor(fail: () => Promise<void>, thread?: string): Promise<void> {
