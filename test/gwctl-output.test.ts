@@ -29,7 +29,7 @@ const RUNS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   status: [[]],
   top: [["--once"]],
   explain: [["7b0e4a52-98a1-4b3f-a1d4-0f6c2f3f9a10"]],
-  requests: [[], ["--failed", "-o", "yaml"]],
+  requests: [[], ["--failed", "-o", "yaml"], ["--since", "2026-01-01", "--route", "tools"]],
   routes: [[]],
   limits: [[]],
   sessions: [[], ["-o", "json"]],
@@ -58,6 +58,7 @@ const RUNS: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ],
   access: [[], ["--who-can", "tool:files/delete_file", "--denied"]],
   "mcp servers": [[]],
+  "mcp tools": [[], ["-o", "json"]],
   "mcp lock": [["--check", "--lock-file", "tools.lock"]],
   "mcp connections": [[]],
   validate: [

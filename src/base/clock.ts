@@ -76,6 +76,15 @@ export function wait(clock: Clock, delayMs: number): Promise<void> {
 
 const ISO_TIME = /^(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)([Zz]|[+-]\d\d:\d\d)?)?$/;
 
+const AGE = /^(\d{1,9})([smhd])$/;
+const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Parses a time, or an age such as `15m` before `nowMs`. Returns NaN for other text. */
+export function parseTimeOrAge(text: string, nowMs: number): number {
+  const [, count, unit = ""] = AGE.exec(text) ?? [];
+  return count === undefined ? parseTime(text) : nowMs - Number(count) * (UNIT_MS[unit] as number);
+}
+
 /** Parses an ISO 8601 date or time. Without a zone, it is in UTC. Returns NaN for other text. */
 export function parseTime(text: string): number {
   const [, date, time = "00:00", zone = "Z"] = ISO_TIME.exec(text) ?? [];

@@ -22,6 +22,8 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   requests: `
   gwctl requests                                     the last 20
   gwctl requests --failed --limit 100                those that were rejected or failed
+  gwctl requests --status 5xx --since 1h --route shop
+  gwctl requests --key alice --model gpt-4o -o json
   gwctl requests --before 2026-11-17T03:00:00Z       older ones, from the history database
   gwctl requests --follow                            each one as it ends
   gwctl requests --follow --failed -o json | jq .id  JSON lines`,
@@ -76,6 +78,9 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   "what-if": `
   gwctl what-if GET http://localhost:3000/hello
   gwctl what-if POST http://localhost:3000/mcp --tool echo --claims '{"sub":"alice"}'`,
+  "mcp tools": `
+  gwctl mcp tools                                    every tool, its server, and whether clients see it
+  gwctl mcp tools --server github -o json`,
   "mcp connections": `
   gwctl mcp connections                              who connected an account where
   gwctl mcp connections --test 3f9c2b1a7d5e8046      does the server still accept its token
@@ -99,7 +104,7 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   "proxy trace": `
   gwctl proxy trace --local                          wait for the next request, then step through it (q to quit)
   gwctl proxy trace --local --raw > trace.jsonl      save a trace; open it with gwctl proxy trace --file trace.jsonl
-  gwctl proxy trace --local --port 3000 -- http://mcp.example.test/mcp -H 'accept: application/json'
+  gwctl proxy trace --local --port 3000 -- http://localhost:3000/mcp -H 'accept: application/json'
                                                      send a request to 127.0.0.1:3000 and trace it; the URL's host
                                                      becomes the Host header and is not resolved
   gwctl proxy trace --local --expression 'request.method == "POST"' --count 3

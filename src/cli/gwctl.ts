@@ -5,43 +5,65 @@
 import { Command, CommanderError } from "commander";
 import { VERSION } from "../base/version.ts";
 import { addExamples } from "./examples.ts";
-import { withTarget } from "./instance/target.ts";
+import { addTargetOptions, withTarget } from "./instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "./terminal/output.ts";
-import { CliError, escapingTerminal, type Terminal } from "./terminal/terminal.ts";
+import { wrapWords } from "./terminal/table.ts";
+import { CliError, escapingTerminal, type Terminal, usageError } from "./terminal/terminal.ts";
 
 /** The width of help texts if the output is a pipe or a file. */
 const DEFAULT_COLUMNS = 80;
 
-/** Resolves with the exit code: 0 for success, 1 for a failure, 2 for wrong usage. */
+/**
+ * Resolves with the exit code: 0 for success, 1 for a failure or a check that found something, and 2 for wrong usage,
+ * also if the gateway rejects an argument.
+ */
 export async function runGwctl(argv: readonly string[], given: Terminal): Promise<number> {
   const terminal = escapingTerminal(given);
   const dashes = argv.indexOf("--");
   const request = dashes < 0 ? undefined : argv.slice(dashes + 1);
   const own = dashes < 0 ? argv : argv.slice(0, dashes);
+  const program = createProgram(terminal, request);
+  const { command, rest } = calledCommand(program, own);
   try {
-    const isTrace = own[0] === "proxy" && own[1] === "trace";
-    if (request !== undefined && !isTrace) throw new CliError("only `gwctl proxy trace` accepts arguments after --", 2);
-    const program = createProgram(terminal, request);
-    const word = firstWord(program, own);
-    const meant = word === undefined ? [] : misplacedCommand(program, word);
-    if (meant.length > 0) throw new CliError(`there is no command \`gwctl ${word}\`; use ${listed(meant)}`, 2);
+    if (request !== undefined && pathOf(command) !== "gwctl proxy trace")
+      throw usageError("only `gwctl proxy trace` accepts arguments after --");
+    checkCommand(program, command, rest);
     await program.parseAsync(own, { from: "user" });
     return 0;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    if (!(error instanceof CliError)) throw error;
-    terminal.err(`gwctl: ${error.message}\n`);
-    if (error.exitCode === 2) terminal.err("(see gwctl --help)\n");
-    return error.exitCode;
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    if (!(error instanceof CommanderError || error instanceof CliError)) throw error;
+    if (error instanceof CliError) terminal.err(`gwctl: ${error.message}\n`);
+    if (error instanceof CliError && error.exitCode === 1) return 1;
+    if (
+      error instanceof CommanderError &&
+      error.code === "commander.unknownCommand" &&
+      !error.message.includes("Did you mean")
+    )
+      terminal.err(`${wrapWords(commandList(command), terminal.columns ?? DEFAULT_COLUMNS).join("\n")}\n`);
+    terminal.err(`(see ${pathOf(command)} --help)\n`);
+    return 2;
   }
 }
+
+/** Throws a usage error with suggestions if the words after `command` are no command below it. */
+function checkCommand(program: Command, command: Command, [word, next]: readonly string[]): void {
+  if (word === undefined || word === "help" || command.commands.length === 0) return;
+  const named = command === program ? misplacedCommand(program, word) : [];
+  const verbless = VERBS.has(word) ? visibleCommands(program).find((one) => isNamed(one, next ?? "")) : undefined;
+  const meant = verbless === undefined ? named : [pathOf(verbless)];
+  if (meant.length > 0) throw usageError(`there is no command \`${pathOf(command)} ${word}\`; use ${listed(meant)}`);
+}
+
+/** kubectl puts these before the name of a resource. */
+const VERBS = new Set(["get", "list", "show", "describe"]);
 
 function listed(commands: readonly string[]): string {
   return commands.map((command) => `\`${command}\``).join(" or ");
 }
 
 export function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
-  const program = withTarget(new Command("gwctl"))
+  const program = addTargetOptions(new Command("gwctl").helpOption("-h, --help", "print help"))
     .description("Inspects a running gateway: what happened to a request, and why.")
     .version(`gwctl ${VERSION}`, "-V, --version")
     .enablePositionalOptions()
@@ -55,7 +77,6 @@ export function createProgram(terminal: Terminal, request: readonly string[] | u
       getErrHelpWidth: () => terminal.columns ?? DEFAULT_COLUMNS,
     })
     .configureHelp({ subcommandTerm: (command) => command.name() })
-    .showHelpAfterError("(add --help for usage)")
     .addHelpText(
       "after",
       `
@@ -68,8 +89,6 @@ Common commands:
   gwctl proxy trace --local       step through the next request
   gwctl proxy config all --local  show the loaded configuration`,
     );
-  addProxyCommands(program, terminal, request);
-
   withTarget(program.command("status [instance]"))
     .description("show the gateway on one screen: state, traffic, servers, limits, and problems as sentences")
     .option(...OUTPUT)
@@ -88,6 +107,8 @@ Common commands:
       (await import("./commands/requests-command.ts")).explain(id, name, flags, terminal),
     );
 
+  addProxyCommands(program, terminal, request);
+
   withTarget(program.command("upgrade [instance]"))
     .description("start the new version of the program and hand the sockets and sessions over to it")
     .action(async (name, flags) => (await import("./commands/process-command.ts")).upgrade(name, flags, terminal));
@@ -95,8 +116,14 @@ Common commands:
   withTarget(program.command("requests [instance]"))
     .description("list recent requests, the newest last")
     .option("--failed", "only requests that were rejected or failed")
-    .option("--follow", "go on with each request as it ends, until Ctrl-C")
-    .option("--limit <n>", "number of requests (default 20)")
+    .option("--since <time>", "only since a time, or an age such as 15m, 2h, or 7d")
+    .option("--route <name>", "only of this route")
+    .option("--status <status>", "only with this status, or class of statuses such as 5xx")
+    .option("--key <name>", "only of this API key or user")
+    .option("--model <name>", "only of this model")
+    .option("--tool <name>", "only calls of this MCP tool")
+    .option("--follow", "stream requests as they finish, until Ctrl-C")
+    .option("--limit <n>", "number of requests, up to 10000 (default 20)")
     .option("--before <time>", "older requests, for example 2026-11-17T03:00:00Z; config.history keeps them")
     .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/requests-command.ts")).requests(name, flags, terminal));
@@ -126,7 +153,7 @@ Common commands:
 
   const history = withTarget(program.command("history"))
     .enablePositionalOptions()
-    .description("the history database of a gateway");
+    .description("show and clean up the history database");
   withTarget(history.command("status [instance]"))
     .description("show whether the database can be used, and how many rows are stored, waiting and dropped")
     .option(...OUTPUT)
@@ -150,7 +177,7 @@ Common commands:
 
   const keys = withTarget(program.command("keys"))
     .enablePositionalOptions()
-    .description("API keys in the store of a gateway");
+    .description("create, list, and revoke API keys in the store");
   createKeyCommand(keys.command("create [instance]"), terminal);
   createKeyCommand(keys.command("make [instance]", { hidden: true }), terminal);
   withTarget(keys.command("list [instance]"))
@@ -165,14 +192,14 @@ Common commands:
 
   program
     .command("prices")
-    .description("prices of models")
+    .description("import model prices")
     .command("import <file>")
     .description("make a modelCatalog from LiteLLM's model_prices_and_context_window.json")
     .option("--provider <name...>", "only these providers, for example openai gcp.gemini")
     .option("-o, --output <format>", "json or yaml, or a file to write (default: json on standard output)")
     .action(async (file, flags) => (await import("./commands/prices-command.ts")).importPrices(file, flags, terminal));
 
-  const gateway = program.command("gateway").description("Gateways of a Kubernetes cluster");
+  const gateway = program.command("gateway").description("list Gateways of a Kubernetes cluster");
   gateway
     .command("list")
     .description("list the Gateways of a namespace with their addresses, status and routes")
@@ -192,12 +219,17 @@ Common commands:
       (await import("./commands/inspect-command.ts")).cel(expression, flags, terminal),
     );
 
-  withTarget(program.command("shadow").description("policies in shadow mode").command("report [instance]"))
+  withTarget(
+    program
+      .command("shadow")
+      .description("report what policies in shadow mode would deny")
+      .command("report [instance]"),
+  )
     .description("list requests that policies in shadow mode would deny, by subject and rule")
     .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/report-command.ts")).shadowReport(name, flags, terminal));
 
-  withTarget(program.command("mirror").description("responses of mirrors").command("report [instance]"))
+  withTarget(program.command("mirror").description("compare mirrored responses").command("report [instance]"))
     .description("list how responses of mirrors differ from the backends', where requestMirror compares them")
     .option(...OUTPUT)
     .action(async (name, flags) => (await import("./commands/report-command.ts")).mirrorReport(name, flags, terminal));
@@ -218,7 +250,7 @@ Common commands:
     .option("--concurrency <n>", "requests at the same time", "16")
     .option("--methods <list>", "methods that are sent; recordings have no bodies", "GET,HEAD,OPTIONS")
     .option("-H, --header <name: value...>", "headers to add, for example a credential")
-    .option("--policies", "also compare routes and verdicts, as the gateway's admin interface tells them")
+    .option("--policies", "also compare routes and verdicts, from the gateway's admin interface")
     .option(...OUTPUT)
     .action(async (file, flags) => (await import("./commands/replay-command.ts")).replay(file, flags, terminal));
 
@@ -257,6 +289,11 @@ Common commands:
     .enablePositionalOptions()
     .description("MCP servers: their state, tools and accounts");
   serversCommand(mcp.command("servers"), terminal);
+  withTarget(mcp.command("tools [instance]"))
+    .description("list the tools of the MCP servers, with the names that clients see")
+    .option("--server <name>", "only tools of this server")
+    .option(...OUTPUT)
+    .action(async (name, flags) => (await import("./commands/mcp-tools-command.ts")).mcpTools(name, flags, terminal));
   withTarget(mcp.command("lock [instance]"))
     .description("write the tools of the MCP servers to the lock file, and show changes (see toolsLock)")
     .option("--lock-file <file>", "the lock file", "tools.lock")
@@ -294,7 +331,7 @@ Common commands:
   program
     .command("import <file> [older-file]")
     .usage("[options] <file>")
-    .description("convert a configuration of agentgateway, LiteLLM, supergateway or an mcpServers list to one of ours")
+    .description("convert an agentgateway, LiteLLM, or supergateway configuration, or an mcpServers file")
     .option("--from <kind>", "agentgateway, litellm, supergateway or mcpServers (default: found from the file)")
     .option("-o, --output <format>", "yaml or json (without comments)", "yaml")
     .action(async (file, olderFile, flags) =>
@@ -322,8 +359,22 @@ Common commands:
     .action(async (kind, _flags, command: Command) =>
       (await import("./commands/completion.ts")).liveNames(kind, command.optsWithGlobals(), terminal),
     );
+  program.commandsGroup(OTHER_COMMANDS);
+  for (const command of program.commands) command.helpGroup(groupOf(command.name()));
   addExamples(program, terminal.columns ?? DEFAULT_COLUMNS);
   return program;
+}
+
+const OTHER_COMMANDS = "gwctl:";
+const COMMAND_GROUPS: readonly (readonly [heading: string, names: readonly string[]])[] = [
+  ["What happens now:", ["status", "top", "requests", "explain", "sessions", "mcp", "proxy"]],
+  ["Configuration:", ["routes", "policies", "what-if", "access", "cel", "validate", "import", "auth"]],
+  ["Limits, keys, and cost:", ["limits", "budgets", "keys", "usage", "history", "prices"]],
+  ["Changes and rollouts:", ["shadow", "mirror", "record", "replay", "upgrade", "gateway"]],
+];
+
+function groupOf(name: string): string {
+  return COMMAND_GROUPS.find(([, names]) => names.includes(name))?.[0] ?? OTHER_COMMANDS;
 }
 
 /** A flag at an outer level applies unless the command sets it. */
@@ -454,21 +505,40 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     );
 }
 
-/** Returns the first argument that is neither an option of the program nor the value of one. */
-function firstWord(program: Command, argv: readonly string[]): string | undefined {
+/** Returns the command that the arguments call, and its arguments that are neither options nor values of options. */
+function calledCommand(program: Command, argv: readonly string[]): { command: Command; rest: string[] } {
+  let command = program;
+  const rest: string[] = [];
   for (let i = 0; i < argv.length; i++) {
     const argument = argv[i] ?? "";
-    if (!argument.startsWith("-")) return argument;
-    const option = program.options.find(({ short, long }) => argument === short || argument === long);
-    if (option?.required) i += 1;
+    if (argument.startsWith("-")) {
+      const option = command.options.find(({ short, long }) => argument === short || argument === long);
+      if (option?.required) i += 1;
+      continue;
+    }
+    const child = rest.length === 0 ? command.commands.find((one) => isNamed(one, argument)) : undefined;
+    if (child === undefined) rest.push(argument);
+    else command = child;
   }
-  return undefined;
+  return { command, rest };
+}
+
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+}
+
+function isNamed(command: Command, name: string): boolean {
+  return command.name() === name || command.aliases().includes(name);
+}
+
+function commandList(parent: Command): string {
+  const names = visibleCommands(parent).map((one) => one.name());
+  return `Commands of ${pathOf(parent)}: ${names.join(", ")}`;
 }
 
 /** Returns the full commands for a shortened one, such as `gwctl proxy trace` for `gwctl trace`. */
 function misplacedCommand(program: Command, word: string): readonly string[] {
-  const isTop = word === "help" || program.commands.some((one) => one.name() === word || one.aliases().includes(word));
-  return isTop ? [] : pathsTo(program, word, program.name());
+  return program.commands.some((one) => isNamed(one, word)) ? [] : pathsTo(program, word, program.name());
 }
 
 function visibleCommands(parent: Command): Command[] {

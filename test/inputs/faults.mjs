@@ -929,8 +929,8 @@ export const FAULTS = [
       "test/scenario/gwctl-terminal",
       "test/scenario/gwctl-wrong-answers",
     ],
-    find: "    err: (text: string) => terminal.err(escapeOutput(text)),\n",
-    replace: "    err: (text: string) => terminal.err(text),\n",
+    find: "    err: { value: (text: string) => terminal.err(escapeOutput(text)) },\n",
+    replace: "    err: { value: (text: string) => terminal.err(text) },\n",
   },
   {
     set: 2,

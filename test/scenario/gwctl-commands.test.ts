@@ -38,6 +38,8 @@ const misplaced: [args: string[], meant: string][] = [
   [["-p", "21510", "trace"], "`gwctl proxy trace`"],
   [["--local", "--admin-port", "21510", "memory"], "`gwctl proxy memory`"],
   [["list"], "`gwctl keys list` or `gwctl gateway list`"],
+  [["get", "routes"], "`gwctl routes`"],
+  [["-p", "21510", "describe", "limits"], "`gwctl limits`"],
 ];
 for (const [args, meant] of misplaced) {
   test(`gwctl ${args.join(" ")} names the whole command`, async () => {
@@ -46,6 +48,106 @@ for (const [args, meant] of misplaced) {
     assert.ok(stderr.includes(`use ${meant}`), stderr);
   });
 }
+
+test("unknown commands are answered with the commands to choose from, and the help of that level", async () => {
+  const { code, stderr } = await gwctl(["mcp", "restart"]);
+  assert.equal(code, 2);
+  assert.match(stderr, /unknown command 'restart'\nCommands of gwctl mcp: servers, tools, lock, connections, help\n/);
+  assert.match(stderr, /\(see gwctl mcp --help\)\n$/);
+  assert.match((await gwctl(["stauts"])).stderr, /Did you mean status\?\)\n\(see gwctl --help\)\n$/);
+  assert.match((await gwctl(["requests", "--limit", "0"])).stderr, /\(see gwctl requests --help\)\n$/);
+});
+
+test("help lists the connection options once, and for a command its own options first", async () => {
+  const all = (await gwctl(["--help"])).stdout;
+  assert.match(all, /Connection options, of every command:\n {2}--local/);
+  assert.match(all, /What happens now:\n {2}status [\s\S]*Configuration:\n {2}routes /);
+  const one = (await gwctl(["requests", "--help"])).stdout;
+  assert.match(one, /Options:\n {2}--failed/);
+  assert.doesNotMatch(one, /--kubeconfig/);
+  assert.match(one, /gwctl --help/);
+});
+
+test("URLs without a scheme are rejected with the URL to write", async () => {
+  for (const args of [
+    ["what-if", "GET", "shop.test/p"],
+    ["replay", "/dev/null", "--to", "shop.test/p"],
+    ["-p", "1", "proxy", "trace", "--port", "3000", "--", "shop.test/p"],
+  ]) {
+    const { code, stderr } = await gwctl(args);
+    assert.equal(code, 2, stderr);
+    assert.match(
+      stderr,
+      /must begin with http:\/\/ or https:\/\/, for example http:\/\/shop\.test\/p: found shop\.test\/p/,
+    );
+  }
+});
+
+test("every command works on a terminal of any width", async () => {
+  for (const columns of [0, 1, 5, 19, 20, 40])
+    for (const args of [["--help"], ["requests", "--help"], ["proxy", "trace", "--help"], ["status"], ["routes"]]) {
+      const { code, stdout, stderr } = await local(args, { columns });
+      assert.equal(code, 0, stderr);
+      assert.notEqual(stdout, "");
+    }
+});
+
+test("the gateway's 400 is wrong usage, as an argument that gwctl rejects", async () => {
+  assert.equal((await local(["cel", "jwt."])).code, 2);
+  assert.equal((await local(["cel", "1 == 2", "--exit-code"])).code, 1);
+  assert.equal((await local(["explain", "none"])).code, 1);
+});
+
+test("routes shows hosts, shares of weights, and canaries", async () => {
+  const routes = [
+    {
+      name: "shop",
+      backends: [
+        { name: "a", weight: 9 },
+        { name: "b", weight: 1 },
+        { name: "c", weight: 0 },
+        { name: "d", weight: 0 },
+        { name: "e", weight: 0 },
+      ],
+    },
+    { name: "tools", backends: [{ name: "m", weight: 1 }] },
+  ];
+  const backends = [
+    { name: "a", type: "static", protocol: "http", host: "a.test:80" },
+    { name: "b", type: "static", protocol: "http", host: "b.test:80" },
+    { name: "c", type: "static", protocol: "http", host: "c.test:80", canary: { share: 10 } },
+    { name: "d", type: "static", protocol: "http", host: "d.test:80", canary: { when: "true" } },
+    { name: "m", type: "mcp", protocol: "mcp", targets: [{ name: "files" }, { name: "github" }] },
+  ];
+  const { stdout } = await gwctl(["routes", "--file", "-"], { input: JSON.stringify({ routes, backends }) });
+  assert.match(
+    stdout,
+    /shop .* a\.test:80 \(90%\), b\.test:80 \(10%\), c\.test:80 \(canary, 10%\), d\.test:80 \(canary, true\), e \(0%\)\n/,
+  );
+  assert.match(stdout, /tools .* files \+ github\n/);
+});
+
+test("requests are filtered by time, route, status, key, and model, over all that the gateway keeps", async () => {
+  const base = `http://127.0.0.1:${gateway.port()}`;
+  for (const path of ["/echo/1", "/down/1", "/none"]) await (await fetch(`${base}${path}`)).arrayBuffer();
+  const paths = async (...filter: string[]): Promise<string[]> => {
+    const { stdout } = await local(["requests", "--since", "1h", ...filter, "-o", "json"]);
+    return (JSON.parse(stdout) as { path: string }[]).map(({ path }) => path);
+  };
+  assert.deepEqual([...new Set(await paths("--route", "echo"))], ["/echo/1"]);
+  assert.deepEqual([...new Set(await paths("--status", "502"))], ["/down/1"]);
+  assert.deepEqual([...new Set(await paths("--status", "5XX"))], ["/down/1"]);
+  assert.deepEqual([...new Set(await paths("--status", "404", "--failed"))], ["/none"]);
+  for (const none of [
+    ["--key", "nobody"],
+    ["--model", "none"],
+    ["--tool", "none"],
+  ])
+    assert.deepEqual(await paths(...none), []);
+  assert.equal((await paths("--limit", "2")).length, 2);
+  assert.equal((await local(["requests", "--since", "yesterday"])).code, 2);
+  assert.equal((await local(["requests", "--status", "6xx"])).code, 2);
+});
 
 const misuse = [
   ["nonsense"],
@@ -111,7 +213,7 @@ test("config all renders a running gateway and a saved dump, as YAML and JSON, w
 test("config routes, listeners and backends are tables; policies shows where each stands", async () => {
   assert.match(
     (await local(["proxy", "config", "routes"])).stdout,
-    /^echo +\* +\/echo\* +requestHeaderModifier +echo\/backend0$/m,
+    /^echo +\* +\/echo\* +requestHeaderModifier +127\.0\.0\.1:\d+$/m,
   );
   assert.match((await local(["proxy", "config", "listeners"])).stdout, /^default +\d+ +HTTP +echo, down$/m);
   assert.match(
@@ -134,7 +236,7 @@ test("log reads and sets the filter, as a whole and by module; a bad one changes
     "current log level is warn,admin=debug,mcp=trace\n",
   );
   const bad = await local(["proxy", "log", "--level", "loud"]);
-  assert.equal(bad.code, 1);
+  assert.equal(bad.code, 2);
   assert.match(bad.stderr, /"loud" is not a level/);
   assert.equal((await local(["proxy", "log"])).stdout, "current log level is warn,admin=debug,mcp=trace\n");
 });

@@ -28,6 +28,8 @@ export interface GwctlOptions {
   /** Its folder, which only a process of its own can have. */
   readonly cwd?: string;
   readonly input?: string;
+  /** The width of the terminal. The default is none, as in a pipe. */
+  readonly columns?: number;
 }
 
 export function startGwctl(args: readonly string[], options: GwctlOptions = {}): RunningGwctl {
@@ -78,6 +80,7 @@ export async function gwctl(args: readonly string[], options: GwctlOptions = {})
     err,
     isInteractive: false,
     hasColor: false,
+    columns: options.columns,
     environment: environmentOf(options),
     clock: systemClock,
     readStdin: () => options.input ?? "",

@@ -3,7 +3,7 @@
  * `/debug/usage/delete` deletes the rows of a user. With a history database, `/debug/requests` also finds requests that
  * are no longer in memory.
  */
-import { type Clock, parseTime } from "../../base/clock.ts";
+import { type Clock, parseTime, parseTimeOrAge } from "../../base/clock.ts";
 import type { Form } from "../../base/form.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
@@ -33,7 +33,6 @@ const DEFAULT_RANGE_MS = 86_400_000;
 const LIMIT = { name: "limit", min: 1, max: 1_000, default: 100 };
 const CURSOR = { name: "cursor", min: 0, max: 10_000_000, default: 0 };
 const REQUESTS_LIMIT = { name: "limit", min: 1, max: 500, default: 100 };
-const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const PARAMETERS: ReadonlySet<string> = new Set([...USAGE_DIMENSIONS, "by", "since", "until", "limit", "cursor"]);
 
 export const HISTORY_OFF = textResponse(404, "the history is off; set `config.history` to record requests\n");
@@ -137,9 +136,7 @@ function parseUsageQuery(query: Form, nowMs: number): UsageQuery | AdminResponse
 
 /** Returns NaN for text that is not a time. */
 function timeParameter(text: string | null, nowMs: number): number | undefined {
-  if (text === null || text === "") return undefined;
-  const age = /^(\d{1,9})([smhd])$/.exec(text);
-  return age === null ? parseTime(text) : nowMs - Number(age[1]) * (UNIT_MS[age[2] as string] as number);
+  return text === null || text === "" ? undefined : parseTimeOrAge(text, nowMs);
 }
 
 function parseSubject(text: string): string | undefined {

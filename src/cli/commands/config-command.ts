@@ -4,12 +4,14 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { percentText } from "../../base/format.ts";
 import { InputError, peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, SUMMARY_CHARS, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { listOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 const DUMP = peerInput("file/configuration-dump");
@@ -110,7 +112,7 @@ function rowsOf(part: "listeners" | "routes" | "backends", dump: ConfigDump): st
         one.hostnames?.join(", ") || "*",
         (one.matches ?? []).map(matchText).join(", "),
         Object.keys(one.policies ?? {}).join(", ") || "-",
-        (one.backends ?? []).map(({ name }) => name).join(", ") || "-",
+        backendsText(one.backends ?? [], dump.backends ?? []),
       ]),
     ];
   return [
@@ -122,6 +124,35 @@ function rowsOf(part: "listeners" | "routes" | "backends", dump: ConfigDump): st
       typeof rest.host === "string" ? rest.host : JSON.stringify(rest),
     ]),
   ];
+}
+
+interface Canary {
+  readonly share?: number;
+  readonly when?: string;
+}
+
+/** Names the servers, and how the requests are divided between them. */
+function backendsText(
+  routed: readonly { name: string; weight: number }[],
+  backends: NonNullable<ConfigDump["backends"]>,
+): string {
+  const all = routed.map((one) => {
+    const backend = backends.find(({ name }) => name === one.name);
+    return { ...one, server: serverText(one.name, backend), canary: backend?.canary as Canary | undefined };
+  });
+  const weighted = all.filter(({ canary }) => canary === undefined);
+  const total = weighted.reduce((sum, { weight }) => sum + weight, 0);
+  const texts = all.map(({ server, weight, canary }) => {
+    if (canary !== undefined) return `${server} (canary, ${canary.when ?? `${canary.share}%`})`;
+    return weighted.length === 1 || total === 0 ? server : `${server} (${percentText(weight / total)})`;
+  });
+  return texts.join(", ") || "-";
+}
+
+function serverText(name: string, backend: NonNullable<ConfigDump["backends"]>[number] | undefined): string {
+  if (typeof backend?.host === "string") return backend.host;
+  const targets = listOf(backend?.targets).map((target) => String(target.name));
+  return targets.length === 0 ? name : targets.join(" + ");
 }
 
 function matchText(match: unknown): string {

@@ -136,11 +136,15 @@ function onlyUrl(urls: readonly string[]): string {
         ? "expected a URL after --, for example -- http://example.test/mcp -X POST"
         : `one request can be traced at a time; found ${urls.length} URLs: ${urls.join(" ")}`,
     );
-  const text = urls[0] as string;
+  return httpUrl("the URL after --", urls[0] as string);
+}
+
+/** Returns the text if it is an http or https URL, and otherwise throws a usage error. */
+export function httpUrl(name: string, text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
-    throw usageError(`${text} is not an http:// or https:// URL`);
-  return text;
+  if (url?.protocol === "http:" || url?.protocol === "https:") return text;
+  const hint = text.includes("://") || !URL.canParse(`http://${text}`) ? "" : `, for example http://${text}`;
+  throw usageError(`${name} must begin with http:// or https://${hint}: found ${text}`);
 }
 
 function unsupportedOption(option: string): Error {

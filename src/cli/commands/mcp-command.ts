@@ -21,7 +21,7 @@ export interface McpLockFlags extends TargetFlags {
   readonly backend?: string;
 }
 
-interface Tool {
+export interface Tool {
   readonly name: string;
   readonly shown: string | null;
   readonly definition: Readonly<Record<string, unknown>>;
@@ -30,7 +30,7 @@ interface Tool {
   readonly suspicious: readonly string[];
 }
 
-interface Inspected {
+export interface Inspected {
   readonly target: string;
   readonly tools: readonly Tool[];
   readonly error?: string;

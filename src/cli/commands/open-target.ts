@@ -3,7 +3,7 @@
  */
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
-import { chosenTarget, portOf, type Target, type TargetFlags } from "../instance/target.ts";
+import { adminAddressOf, chosenTarget, type Target, type TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { type Paint, paintOf, type Terminal, usageError } from "../terminal/terminal.ts";
 
@@ -13,17 +13,17 @@ export async function openTarget(
   terminal: Terminal,
 ): Promise<Target> {
   const { name, flags } = chosenTarget(instance, given, terminal.environment);
-  const adminPort = portOf("--admin-port", flags.adminPort ?? String(DEFAULT_ADMIN_PORT));
+  const { host, port } = adminAddressOf("--admin-port", flags.adminPort ?? String(DEFAULT_ADMIN_PORT));
   if (name !== undefined) {
     if (flags.local) throw usageError("--local cannot be combined with an instance name");
     if (flags.adminSocket !== undefined)
       throw usageError("--admin-socket cannot be combined with an instance in a cluster");
     const { openClusterTarget } = await import("../cluster/cluster-target.ts");
-    return openClusterTarget(name, adminPort, flags, terminal);
+    return openClusterTarget(name, port, flags, terminal);
   }
   const admin = createAdminClient(
     flags.adminSocket === undefined
-      ? { display: `127.0.0.1:${adminPort}`, port: adminPort }
+      ? { display: `${host.includes(":") ? `[${host}]` : host}:${port}`, host, port }
       : { display: `unix:${flags.adminSocket}`, socketPath: flags.adminSocket },
   );
   return { admin, listenerPort: (port) => Promise.resolve(port) };

@@ -17,6 +17,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { httpUrl } from "./curl-arguments.ts";
 import { openTarget } from "./open-target.ts";
 
 const RECORDING = peerInput("file/recording");
@@ -98,8 +99,8 @@ async function recordedBy(flags: ReplayFlags, terminal: Terminal, prefix: string
 }
 
 function targetOf(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.pathname !== "/" || url.search !== "")
+  const url = new URL(httpUrl("--to", text));
+  if (url.pathname !== "/" || url.search !== "")
     throw usageError(`invalid --to ${text}: expected http://host:port or https://host:port`);
   return url;
 }

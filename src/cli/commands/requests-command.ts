@@ -24,19 +24,21 @@ import {
 import { plainLine } from "../trace/trace-text.ts";
 import { requestText } from "../views/traffic.ts";
 import { openTarget } from "./open-target.ts";
+import { type RequestFilterFlags, readRequests, requestFilter, sinceTime } from "./request-filter.ts";
 
 const RECORD = peerInput("gateway/request-record");
 
-export interface RequestsFlags extends TargetFlags {
+export interface RequestsFlags extends TargetFlags, RequestFilterFlags {
   readonly limit?: string;
-  readonly failed?: boolean;
   readonly follow?: boolean;
   readonly before?: string;
   readonly output?: string;
 }
 
+const FILTERS = ["failed", "since", "route", "status", "key", "model", "tool"] as const;
 const DEFAULT_LIMIT = 20;
-const MAX_LIMIT = 500;
+const MAX_LIMIT = 10_000;
+const MAX_FOLLOW_LIMIT = 500;
 
 export async function requests(name: string | undefined, flags: RequestsFlags, terminal: Terminal): Promise<void> {
   const format = formatOf(flags.output, FORMATS);
@@ -45,20 +47,20 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
     throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
   if (flags.before !== undefined && Number.isNaN(parseTime(flags.before)))
     throw usageError(`invalid --before ${flags.before}: expected a time such as 2026-11-17T03:00:00Z`);
-  if (flags.before !== undefined && flags.follow) throw usageError("--before cannot be combined with --follow");
+  if (flags.follow && (flags.before !== undefined || flags.since !== undefined))
+    throw usageError("--before and --since cannot be combined with --follow");
+  const matches = requestFilter(flags);
+  const sinceMs = sinceTime(flags.since, terminal.clock.now());
+  const isFiltered = FILTERS.some((name) => flags[name] !== undefined);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     if (flags.follow) {
-      const isShown = flags.failed ? didNotSucceed : () => true;
-      await follow(admin, { limit, isShown, format }, terminal);
+      await follow(admin, { limit: Math.min(limit, MAX_FOLLOW_LIMIT), isShown: matches, format }, terminal);
       return;
     }
-    const fetched = flags.failed ? MAX_LIMIT : limit;
-    const query = newForm({ limit: String(fetched), ...(flags.before ? { before: flags.before } : {}) });
-    const response = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?${query}`, "requests");
-    const shown = response.requests.filter((record) => !flags.failed || didNotSucceed(record)).slice(0, limit);
+    const shown = await readRequests(admin, { limit, before: flags.before, sinceMs, matches, isFiltered });
     if (isData(format)) printData(shown, format, terminal);
-    else if (shown.length === 0) terminal.err(flags.failed ? "no failed requests\n" : "no requests yet\n");
+    else if (shown.length === 0) terminal.err(isFiltered ? "no such requests\n" : "no requests yet\n");
     else terminal.out(requestsText(shown, paintOf(terminal)));
   } finally {
     admin.close();
@@ -86,10 +88,6 @@ export async function explain(
   } finally {
     admin.close();
   }
-}
-
-function didNotSucceed(record: RequestRecord): boolean {
-  return resultOf(record) !== "ok";
 }
 
 const RESULT_TONES: Readonly<Record<RequestResult, Tone>> = {

@@ -8,6 +8,7 @@ import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
 import { MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { httpUrl } from "./curl-arguments.ts";
 import { openTarget } from "./open-target.ts";
 
 const RESPONSE = peerInput("gateway/admin-response");
@@ -57,6 +58,7 @@ interface Report {
 
 export async function whatIf(method: string, url: string, flags: WhatIfFlags, terminal: Terminal): Promise<void> {
   const format = formatOf(flags.output, FORMATS);
+  if (!url.startsWith("/")) httpUrl("a URL that is not a path", url);
   const question = questionOf(method, url, flags, terminal);
   const { admin } = await openTarget(undefined, flags, terminal);
   try {

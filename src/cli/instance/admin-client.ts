@@ -16,6 +16,7 @@ const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 export interface AdminAddress {
   /** Identifies the gateway in messages, for example `127.0.0.1:15000`. */
   readonly display: string;
+  readonly host?: string;
   readonly port?: number;
   readonly socketPath?: string;
   connect?(): Promise<Duplex>;
@@ -71,7 +72,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
         ...(connection
           ? { createConnection: () => connection }
           : address.socketPath === undefined
-            ? { host: "127.0.0.1", port: address.port }
+            ? { host: address.host ?? "127.0.0.1", port: address.port }
             : { socketPath: address.socketPath }),
       });
       call.on("response", resolve);
@@ -167,7 +168,9 @@ function responseError(
       `${what} returned ${statusCode} ${statusMessage}: ${isOtherServer ? IS_IT_A_GATEWAY : message}`,
     );
   if (isOtherServer) return new CliError(`unexpected response from ${display}: ${IS_IT_A_GATEWAY}`);
-  return new CliError(message === "" ? `${display} reported an error without a reason` : message);
+  // A question that the gateway does not accept is wrong usage, such as an option that gwctl rejects itself.
+  const exitCode = statusCode === 400 ? 2 : 1;
+  return new CliError(message === "" ? `${display} reported an error without a reason` : message, exitCode);
 }
 
 function errorText(text: string): string {
@@ -203,7 +206,7 @@ function explain(error: NodeJS.ErrnoException, { display }: AdminAddress): Error
     case "ECONNREFUSED":
     case "ENOENT":
       return new CliError(
-        `no gateway answers at ${display}: is it running? If config.adminAddr is not the default, use -p <port> or --admin-socket <path>`,
+        `no gateway answers at ${display}: is it running? If config.adminAddr is not the default, use -p <port>, -p [::1]:<port>, or --admin-socket <path>`,
       );
     case "EACCES":
       return new CliError(`${display} belongs to another user: run gwctl as the user that runs the gateway`);

@@ -22,14 +22,29 @@ export interface Target {
   listenerPort(port: number): Promise<number>;
 }
 
+/** Adds the options that select a gateway. Only the help of `gwctl` itself lists them. */
 export function withTarget(command: Command): Command {
+  addTargetOptions(command);
+  for (const option of command.options) if (TARGET_FLAGS.has(option.long ?? "")) option.hideHelp();
+  return command.addHelpText("after", OTHER_GATEWAY);
+}
+
+const TARGET_FLAGS = new Set(["--local", "--admin-port", "--admin-socket", "--namespace", "--kubeconfig", "--context"]);
+const OTHER_GATEWAY = "\nAnother gateway: -p, --admin-socket, or gateway/<name> (see gwctl --help)";
+
+export function addTargetOptions(command: Command): Command {
   return command
+    .optionsGroup("Connection options, of every command:")
     .option("--local", "use the gateway on this machine (default)")
-    .option("-p, --admin-port <port>", `admin port of the gateway (default ${DEFAULT_ADMIN_PORT})`)
+    .option(
+      "-p, --admin-port <port>",
+      `admin port of the gateway, or its loopback address such as [::1]:15000 (default ${DEFAULT_ADMIN_PORT})`,
+    )
     .option("--admin-socket <path>", "unix socket of the admin interface (config.adminAddr: unix:<path>)")
     .option("-n, --namespace <name>", "namespace of the instance in a cluster")
     .option("-k, --kubeconfig <file>", "kubeconfig of the cluster")
-    .option("--context <name>", "context in the kubeconfig");
+    .option("--context <name>", "context in the kubeconfig")
+    .optionsGroup("Options:");
 }
 
 /** Applies the environment variables. A flag overrides its variable. */
@@ -55,6 +70,18 @@ export function chosenTarget(
       ...from("context", variable("GWCTL_CONTEXT")),
     },
   };
+}
+
+const LOOPBACK_PORT = /^(?:\[(::1)\]|(127\.0\.0\.\d{1,3}|localhost)):(\d+)$/;
+
+/** Reads a port, which is on 127.0.0.1, or `<loopback address>:<port>`. */
+export function adminAddressOf(flag: string, text: string): { readonly host: string; readonly port: number } {
+  if (!text.includes(":")) return { host: "127.0.0.1", port: portOf(flag, text) };
+  const [, ipv6, ipv4, port = ""] = LOOPBACK_PORT.exec(text) ?? [];
+  const host = ipv6 ?? ipv4;
+  if (host === undefined)
+    throw usageError(`invalid ${flag} ${text}: expected a port, or a loopback address such as [::1]:15000`);
+  return { host, port: portOf(flag, port) };
 }
 
 export function portOf(flag: string, text: string): number {

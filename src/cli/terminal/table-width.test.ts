@@ -19,6 +19,11 @@ for (const [text, width] of [
     assert.equal(textWidth(text), width);
   });
 
+test("text is wrapped at every width, also below one column", () => {
+  for (const width of [-6, 0, 1, 2])
+    assert.equal(wrapWords("a-b 工具 c", width).join("").replaceAll(" ", ""), "a-b工具c");
+});
+
 test("lines break where the next character would not fit, never inside of one", () => {
   assert.deepEqual(breakLines("", 4), [""]);
   assert.deepEqual(breakLines("abcdef", 4), ["abcd", "ef"]);

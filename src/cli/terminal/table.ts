@@ -172,7 +172,9 @@ export function breakLines(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-export function wrapWords(text: string, width: number): string[] {
+/** A width below 1 counts as 1, because a line holds at least one character. */
+export function wrapWords(text: string, columns: number): string[] {
+  const width = Math.max(1, columns);
   const lines: string[] = [];
   let line = "";
   for (const word of text.split(/(?<= )/)) {

@@ -12,13 +12,14 @@ export interface Terminal {
   clear?(): void;
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
-  /** The width is in columns. It is undefined if the output is a pipe or a file. */
+  /** The width is in columns. It is undefined if the output is a pipe or a file, and lines are not wrapped then. */
   readonly columns?: number | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readStdin(): string;
 }
 
+const MIN_USABLE_COLUMNS = 20;
 const CLEAR_SCREEN = "\u001b[H\u001b[2J\u001b[3J";
 
 export function processTerminal(environment: Terminal["environment"]): Terminal {
@@ -42,13 +43,20 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
 
 /**
  * Returns the terminal with everything that commands print escaped, except the colors that `paintOf` adds. A text from
- * traffic that is printed without `printable` can therefore change colors at most.
+ * traffic that is printed without `printable` can therefore change colors at most. Widths that no text fits into are
+ * undefined.
  */
 export function escapingTerminal(terminal: Terminal): Terminal {
-  return Object.assign(Object.create(terminal) as Terminal, {
-    out: (text: string) => terminal.out(escapeOutput(text)),
-    err: (text: string) => terminal.err(escapeOutput(text)),
-  });
+  return Object.create(terminal, {
+    out: { value: (text: string) => terminal.out(escapeOutput(text)) },
+    err: { value: (text: string) => terminal.err(escapeOutput(text)) },
+    columns: { get: () => usableColumns(terminal.columns) },
+  }) as Terminal;
+}
+
+/** Some terminals report 0 columns. */
+function usableColumns(columns: number | undefined): number | undefined {
+  return columns === undefined || columns < MIN_USABLE_COLUMNS ? undefined : columns;
 }
 
 /** Escapes control characters, so that text from traffic cannot move the cursor. Keeps line breaks and tabs. */
