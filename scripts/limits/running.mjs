@@ -280,6 +280,18 @@ export const RUNNING_LIMITS = {
       "it is not sent",
     ],
     ["MAX_SENDS", "mcp/replicas/replica-bus.ts", "messages on their way to other replicas", "dropped, with a warning"],
+    [
+      "MAX_VARIANTS",
+      "mcp/server-side/known-definitions.ts",
+      "kinds of clients for which the lists of one server are stored for one user",
+      "the one that was used least recently is removed",
+    ],
+    [
+      "MAX_DEFINITION_CHARS",
+      "mcp/server-side/known-definitions.ts",
+      "the stored lists of one server for one user",
+      "they are not stored, and sessions wait for the server",
+    ],
     ["MAX_TASKS", "mcp/replicas/task-records.ts", "tasks that one client has at one server", "the oldest is forgotten"],
     ["MAX_RECORD_CHARS", "mcp/replicas/task-records.ts", "the record of these tasks", "the oldest are forgotten"],
     [

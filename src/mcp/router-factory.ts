@@ -4,6 +4,7 @@
 
 import { createIdSource } from "../base/ids.ts";
 import type { HeaderList } from "../http/headers.ts";
+import { find, slice } from "../json/json-text.ts";
 import { AggregateRouter } from "./aggregation/aggregate-router.ts";
 import { sharedInterceptors, singleTargetInterceptors } from "./aggregation/interceptors.ts";
 import { GATEWAY_INFO } from "./aggregation/merge-responses.ts";
@@ -24,10 +25,12 @@ import {
 import { createRetryRelays, type RetryRelays } from "./replicas/retry-relay.ts";
 import type { SessionReplication } from "./replicas/session-peers.ts";
 import type { ClientTasks, TaskRecords } from "./replicas/task-records.ts";
+import { EarlyUpstream } from "./server-side/early-upstream.ts";
+import { KnownDefinitions } from "./server-side/known-definitions.ts";
 import type { ConnectionOptions } from "./server-side/server-connection.ts";
 import type { Target } from "./server-side/target.ts";
 import type { McpConfig } from "./server-side/target-config.ts";
-import type { Upstream, UpstreamListener } from "./server-side/upstream.ts";
+import { type Upstream, type UpstreamListener, UpstreamWrapper } from "./server-side/upstream.ts";
 import { Upstream2025 } from "./server-side/upstream-2025.ts";
 import { type ClientIdentity, Upstream2026 } from "./server-side/upstream-2026.ts";
 import type { ClientGroup } from "./session/client-group.ts";
@@ -40,6 +43,7 @@ export class RouterFactory {
   readonly #sessions: SessionStore;
   readonly #tasks: TaskRecords;
   readonly #relays: RetryRelays;
+  readonly #definitions: KnownDefinitions;
   readonly #ids = createIdSource();
   readonly #connectionOptions = new Map<Target, ConnectionOptions>();
   readonly #sharedServers = new Map<Target, SharedConnection>();
@@ -48,6 +52,8 @@ export class RouterFactory {
     this.#state = state;
     this.#sessions = sessions;
     this.#tasks = tasks;
+    const { name, clock, logger, store, signingKey } = state.services;
+    this.#definitions = new KnownDefinitions({ backend: name, clock, logger, store, key: signingKey });
     this.#relays = createRetryRelays(
       { ...replication, requestTimeoutMs: () => state.config.requestTimeout },
       state.services.name,
@@ -67,7 +73,13 @@ export class RouterFactory {
         this.#offered(target, own, (user) =>
           target.config.shared
             ? this.#shared(target).addUpstream(user, version)
-            : new Upstream2025(target, link, initialize, user, from),
+            : this.#early(
+                target,
+                session,
+                initialize,
+                user,
+                (own) => new Upstream2025(target, link, initialize, own, from),
+              ),
         ),
       );
     const late: AddUpstream = (target, before) => {
@@ -129,6 +141,31 @@ export class RouterFactory {
         ? new SingleRouter(only, names, late, singleTargetInterceptors(interceptors, tasks))
         : new AggregateRouter(upstreams, options);
     return this.#state.config.toolMode === "search" ? new SearchRouter(router, protocol) : router;
+  }
+
+  /**
+   * Only processes of one session use stored definitions: what other servers list can depend on the headers of a
+   * request. With one server or `failClosed`, `initialize` reports that a server cannot start.
+   */
+  #early(
+    target: Target,
+    session: Session,
+    initialize: ClientRequest,
+    user: UpstreamListener,
+    make: (user: UpstreamListener) => Upstream,
+  ): Upstream {
+    const { config, names, targets } = this.#state;
+    const isOneOfSeveral = targets.length > 1 || names.isPrefixed;
+    if (
+      !isOneOfSeveral ||
+      config.failureMode === "failClosed" ||
+      target.config.stdio === undefined ||
+      session.isResumed
+    )
+      return make(user);
+    const params = find(initialize.text, 0, "params");
+    const known = this.#definitions.of(target, session.owner, params ? slice(initialize.text, params) : "{}");
+    return new EarlyUpstream(known, user, make);
   }
 
   #offered(target: Target, user: UpstreamListener, make: (user: UpstreamListener) => Upstream): Upstream {
@@ -199,9 +236,7 @@ export class RouterFactory {
 }
 
 export function unwrapUpstream(upstream: Upstream): Upstream {
-  return upstream instanceof ToolUpstream || upstream instanceof LoginUpstream
-    ? unwrapUpstream(upstream.inner)
-    : upstream;
+  return upstream instanceof UpstreamWrapper ? unwrapUpstream(upstream.inner) : upstream;
 }
 
 /** A reload replaces client groups instead of changing them. */

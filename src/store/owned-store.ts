@@ -14,6 +14,7 @@ export const OWNED_ENTRIES = {
   budgets: "namespace",
   "llm-cache": "namespace",
   "mcp-answers": "document",
+  "mcp-definitions": "document",
   "mcp-login-relays": "document",
   "mcp-replicas": "document",
   "mcp-sessions": "document",

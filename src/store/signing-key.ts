@@ -19,6 +19,7 @@ const NAME = "signing";
 export const SIGNATURE_DOMAINS = [
   "login callback",
   "mcp answers",
+  "mcp definitions",
   "mcp replicas",
   "mcp session",
   "mcp settings",

@@ -39,14 +39,15 @@ export interface Store {
   close(): Promise<void>;
   /** Estimates the memory that entries occupy in this process. Redis and remote stores omit it. */
   readonly bytes?: number;
-  /** Removes cached responses, which can be fetched again. Returns whether there were any. */
+  /** Removes cached entries, which can be fetched again. Returns whether there were any. */
   dropCache?(): boolean;
   /** Returns the entries of an in-memory store, to hand them over. Other stores are closed instead. */
   content?(): readonly Change[] | undefined;
 }
 
-/** The memory and folder stores evict the least recently used entries of this namespace. */
 export const CACHE_NAMESPACE = "llm-cache";
+/** The memory and folder stores evict the least recently used entries of these namespaces. */
+const CACHE_NAMESPACES = [CACHE_NAMESPACE, "mcp-definitions"];
 /** Limits and credentials depend on these entries, so they are never evicted and are rejected last. */
 const PROTECTED_NAMESPACES = ["budgets", "holds", "api-keys", "keys"];
 /** Sessions and statistics may be dropped if a store is reopened with a smaller memory limit. */
@@ -56,7 +57,7 @@ export type EntryKind = "cache" | "protected" | "expendable" | "other";
 
 export function entryKind(key: string): EntryKind {
   const namespace = key.slice(0, key.indexOf("/"));
-  if (namespace === CACHE_NAMESPACE) return "cache";
+  if (CACHE_NAMESPACES.includes(namespace)) return "cache";
   if (PROTECTED_NAMESPACES.includes(namespace)) return "protected";
   return EXPENDABLE_NAMESPACES.includes(namespace) ? "expendable" : "other";
 }

@@ -69,6 +69,7 @@ export function requestAll(
       request: part.request,
       headers: call.headers,
       wire: call.wire,
+      isLive: call.isLive === true,
       notified: (message) => call.notified(message),
       asked: (question) => call.asked(question),
       answered: (message) =>

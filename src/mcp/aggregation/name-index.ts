@@ -79,7 +79,7 @@ export class NameIndex {
         request: asClientRequest(method, JSON.stringify({ ...envelope, ...(cursor === undefined ? {} : { cursor }) })),
       }));
       started(
-        requestAll(ownCall(call.request, { headers: call.headers }), parts, (outcomes) =>
+        requestAll(ownCall(call.request, { headers: call.headers, isLive: true }), parts, (outcomes) =>
           runSteps(
             totalChars(outcomes) > SLICED_BYTES,
             () => this.#learn(method, outcomes),

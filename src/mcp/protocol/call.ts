@@ -60,6 +60,8 @@ export interface Call {
   readonly guardrails?: McpGuardrails | undefined;
   /** True for a setting that another process already stored. */
   readonly isRepeated?: boolean;
+  /** True if only the server may respond, not its stored definition. */
+  readonly isLive?: boolean;
   routed?(target: RoutedTarget): void;
   notified(message: ServerMessage): void;
   asked(question: Question): void;
@@ -183,6 +185,10 @@ class ForwardedCall implements Call {
 
   get isRepeated(): boolean {
     return this.client.isRepeated === true;
+  }
+
+  get isLive(): boolean {
+    return this.client.isLive === true;
   }
 
   routed(target: RoutedTarget): void {

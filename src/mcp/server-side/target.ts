@@ -82,6 +82,11 @@ export class Target implements RoutedTarget {
     return same(config, this.config) && (config.stdio !== undefined || same(tls, this.#options.tls));
   }
 
+  /** Changes whenever the configuration or the environment of the server changes. Contains secrets. */
+  get definition(): string {
+    return JSON.stringify([this.config, this.#childEnv]);
+  }
+
   get name(): string {
     return this.config.name;
   }

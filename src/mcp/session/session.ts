@@ -84,7 +84,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
   readonly #streams: SessionStreams;
   readonly #questions: ClientQuestions;
   readonly calls: SessionCalls;
-  readonly #isResumed: boolean;
+  readonly isResumed: boolean;
   #router: Router | undefined = undefined;
   #state: "opening" | "open" | "ended" = "opening";
   #isInitialized: boolean;
@@ -108,10 +108,10 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     this.#host = host;
     this.lastUsedMs = host.nowMs;
     this.recordedMs = this.lastUsedMs;
-    this.#isResumed = eventsBefore !== undefined;
+    this.isResumed = eventsBefore !== undefined;
     // The client may have initialized the session and opened a stream before.
-    this.#isInitialized = this.#isResumed;
-    this.#hadStream = this.#isResumed;
+    this.#isInitialized = this.isResumed;
+    this.#hadStream = this.isResumed;
     this.peers = new SessionPeers(record?.name, host.records.replication, this);
     this.#streams = new SessionStreams(this, account, eventsBefore);
     this.#questions = new ClientQuestions(record, host.records.answers);
@@ -428,7 +428,7 @@ export class Session implements UpstreamListener, StreamSession, UpstreamHolder,
     };
     this.#router = router;
     open((outcome) => {
-      if (outcome.ok && this.#isResumed) void this.#restoreSettings().then(() => opened(outcome));
+      if (outcome.ok && this.isResumed) void this.#restoreSettings().then(() => opened(outcome));
       else opened(outcome);
     });
   }

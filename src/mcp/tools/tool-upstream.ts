@@ -281,6 +281,7 @@ export class ToolUpstream extends UpstreamWrapper {
         ownCall(request, {
           headers: call.headers,
           wire: call.wire,
+          isLive: true,
           failed,
           answered: (message) =>
             runMessageSteps(
