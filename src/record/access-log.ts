@@ -74,7 +74,7 @@ export function shown(
     .slice(0, maxChars);
 }
 
-export interface ShownOptions {
+interface ShownOptions {
   readonly maxChars?: number;
   readonly found?: string[];
   readonly alsoHidden?: readonly string[];

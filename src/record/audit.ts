@@ -71,58 +71,23 @@ export const auditSchema = z
   })
   .refine(({ file, otlp }) => file !== undefined || otlp === true, "expected `file`, `otlp: true`, or both");
 
-export type AuditSettings = z.output<typeof auditSchema>;
+type AuditSettings = z.output<typeof auditSchema>;
 
 /**
  * The recorder keeps this many characters beyond the visible length, to recognize a credential that the limit would
  * cut.
  */
-export const MARGIN_CHARS = 32 * 1024;
+const MARGIN_CHARS = 32 * 1024;
 
-export interface RecordedValue {
+interface RecordedValue {
   add(text: string): void;
   fields(): Record<string, LogValue>;
-}
-
-export function recordValue(
-  name: "arguments" | "result",
-  how: AuditSettings["arguments"],
-  { hashKey, maxValueChars }: Pick<AuditSettings, "hashKey" | "maxValueChars">,
-  redaction: Redaction,
-  exchange: Exchange,
-  /** Values redacted in the arguments are also redacted in the result. */
-  secrets: string[],
-): RecordedValue | undefined {
-  if (how === "none") return undefined;
-  if (how === "hash") {
-    const hash = hashKey === undefined ? createHash("sha256") : createHmac("sha256", hashKey);
-    return {
-      add: (text) => void hash.update(text),
-      fields: () => ({ [`${name}_sha256`]: hash.digest("hex") }),
-    };
-  }
-  let kept = "";
-  let length = 0;
-  return {
-    add(text) {
-      length += text.length;
-      const room = maxValueChars + MARGIN_CHARS - kept.length;
-      if (room > 0) kept += text.slice(0, room);
-    },
-    fields: () => ({
-      [name]: shown(kept, exchange, redaction, {
-        maxChars: maxValueChars,
-        ...(name === "arguments" ? { found: secrets } : { alsoHidden: secrets }),
-      }),
-      ...(length > maxValueChars ? { [`${name}_cut`]: true } : {}),
-    }),
-  };
 }
 
 /** Other methods, such as lists and pings, are not audited. */
 const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
 
-export interface AuditEnv {
+interface AuditEnv {
   readonly clock: Clock;
   readonly redaction: Redaction;
   record(fields: LogFields, exchange: Exchange): void;
@@ -269,7 +234,31 @@ class Trail implements AuditTrail {
   }
 
   #recorded(name: "arguments" | "result", how: AuditSettings["arguments"]): RecordedValue | undefined {
-    return recordValue(name, how, this.#settings, this.#env.redaction, this.#exchange, this.#secrets);
+    const { hashKey, maxValueChars } = this.#settings;
+    if (how === "none") return undefined;
+    if (how === "hash") {
+      const hash = hashKey === undefined ? createHash("sha256") : createHmac("sha256", hashKey);
+      return {
+        add: (text) => void hash.update(text),
+        fields: () => ({ [`${name}_sha256`]: hash.digest("hex") }),
+      };
+    }
+    let kept = "";
+    let length = 0;
+    return {
+      add(text) {
+        length += text.length;
+        const room = maxValueChars + MARGIN_CHARS - kept.length;
+        if (room > 0) kept += text.slice(0, room);
+      },
+      fields: () => ({
+        [name]: shown(kept, this.#exchange, this.#env.redaction, {
+          maxChars: maxValueChars,
+          ...(name === "arguments" ? { found: this.#secrets } : { alsoHidden: this.#secrets }),
+        }),
+        ...(length > maxValueChars ? { [`${name}_cut`]: true } : {}),
+      }),
+    };
   }
 
   /**

@@ -70,7 +70,7 @@ function isPostgresUrl(text: string): boolean {
 
 export type HistoryRecorder = (finished: FinishedRequest) => void;
 
-export interface HistoryRecorderOptions {
+interface HistoryRecorderOptions {
   readonly redaction: Redaction;
   readonly team: string | undefined;
   add(row: RowValues): void;

@@ -15,7 +15,7 @@ const MAX_SHADOW_EXAMPLES = 3;
 const MAX_RULE_CHARS = 300;
 const SHOWN_CHARS = 600;
 
-export interface ShadowEntry {
+interface ShadowEntry {
   readonly route: string | null;
   readonly policy: string;
   readonly rule: string;
@@ -45,17 +45,46 @@ export interface ShadowRecords {
   report(): ShadowReport;
 }
 
-interface ShadowCounts {
-  readonly route: string | null;
-  readonly policy: string;
-  readonly rule: string;
-  denied: number;
-  others: number;
-  readonly subjects: Map<string, number>;
-  readonly firstAt: number;
-  lastAt: number;
-  readonly examples: ShadowEntry["examples"][number][];
+/** Rows with a key. Further keys beyond the limit are only counted. */
+class BoundedRows<Row> {
+  readonly #rows = new Map<string, Row>();
+  readonly #most: number;
+  /** Counts requests for rows that were not added. */
+  others = 0;
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  /** Returns undefined if the key is new and the list is full. */
+  findOrAdd(key: string, create: () => Row): Row | undefined {
+    const known = this.#rows.get(key);
+    if (known !== undefined) return known;
+    if (this.#rows.size >= this.#most) {
+      this.others += 1;
+      return undefined;
+    }
+    const row = create();
+    this.#rows.set(key, row);
+    return row;
+  }
+
+  /** Returns the rows with the largest counts first. */
+  sorted(count: (row: Row) => number): Row[] {
+    return [...this.#rows.values()].sort((one, other) => count(other) - count(one));
+  }
 }
+
+const newShadowEntry = (route: string | undefined, policy: string, rule: string, nowMs: number) => ({
+  route: route ?? null,
+  policy,
+  rule,
+  denied: 0,
+  subjects: new BoundedRows<{ readonly subject: string; denied: number }>(MAX_SHADOW_SUBJECTS),
+  firstAt: nowMs,
+  lastAt: nowMs,
+  examples: [] as ShadowEntry["examples"][number][],
+});
 
 export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowRecords {
   const counter = metrics.counter(
@@ -63,33 +92,19 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     "Requests that a policy in shadow mode would have denied.",
     ["route", "policy"],
   );
-  const entries = new Map<string, ShadowCounts>();
-  let others = 0;
+  const entries = new BoundedRows<ReturnType<typeof newShadowEntry>>(MAX_SHADOW_RULES);
 
-  function noteOne({ route, startedAt, id, method, path, subject: caller }: RequestValues, denial: ShadowDenial): void {
-    const { policy, detail, rule = extractRule(detail) } = denial;
+  function noteOne(values: RequestValues, { policy, detail, rule = extractRule(detail) }: ShadowDenial): void {
+    const { route, startedAt, id, method, path } = values;
     counter.labels(route ?? "", policy).add();
-    const entry = findOrAdd(entries, MAX_SHADOW_RULES, JSON.stringify([route, policy, rule]), () => ({
-      route: route ?? null,
-      policy,
-      rule,
-      denied: 0,
-      others: 0,
-      subjects: new Map(),
-      firstAt: startedAt,
-      lastAt: startedAt,
-      examples: [],
-    }));
-    if (entry === undefined) {
-      others += 1;
-      return;
-    }
+    const key = JSON.stringify([route, policy, rule]);
+    const entry = entries.findOrAdd(key, () => newShadowEntry(route, policy, rule, startedAt));
+    if (entry === undefined) return;
     entry.denied += 1;
     entry.lastAt = startedAt;
-    const subject = (caller ?? "(anonymous)").slice(0, MAX_SUBJECT_CHARS);
-    const before = entry.subjects.get(subject);
-    if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
-    else entry.subjects.set(subject, (before ?? 0) + 1);
+    const subject = (values.subject ?? "(anonymous)").slice(0, MAX_SUBJECT_CHARS);
+    const row = entry.subjects.findOrAdd(subject, () => ({ subject, denied: 0 }));
+    if (row !== undefined) row.denied += 1;
     if (entry.examples.length < MAX_SHADOW_EXAMPLES)
       entry.examples.push({
         id,
@@ -106,19 +121,18 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     },
     report: () => ({
       since: new Date(nowMs).toISOString(),
-      rules: [...entries.values()].sort((one, other) => other.denied - one.denied).map(shownRule),
-      others,
+      rules: entries
+        .sorted(({ denied }) => denied)
+        .map(({ subjects, firstAt, lastAt, ...entry }) => ({
+          ...entry,
+          subjects: subjects.sorted(({ denied }) => denied),
+          others: subjects.others,
+          first: new Date(firstAt).toISOString(),
+          last: new Date(lastAt).toISOString(),
+        })),
+      others: entries.others,
     }),
   };
-}
-
-/** Returns undefined if the key is new and the list is full. */
-function findOrAdd<Row>(rows: Map<string, Row>, most: number, key: string, create: () => Row): Row | undefined {
-  const known = rows.get(key);
-  if (known !== undefined || rows.size >= most) return known;
-  const row = create();
-  rows.set(key, row);
-  return row;
 }
 
 /** Returns the rule in the detail, or the whole detail if it names none. */
@@ -126,22 +140,12 @@ export function extractRule(detail: string): string {
   return (/`([\s\S]*?)` (?:is|cannot)/.exec(detail)?.[1] ?? detail).slice(0, MAX_RULE_CHARS);
 }
 
-function shownRule({ subjects, firstAt, lastAt, ...entry }: ShadowCounts): ShadowEntry {
-  const named = [...subjects].map(([subject, denied]) => ({ subject, denied }));
-  return {
-    ...entry,
-    subjects: named.sort((one, other) => other.denied - one.denied),
-    first: new Date(firstAt).toISOString(),
-    last: new Date(lastAt).toISOString(),
-  };
-}
-
 const MAX_MIRROR_ENTRIES = 100;
 const MAX_MIRROR_DIFFERENCES = 100;
 const MIRROR_EXAMPLES = 3;
 const DIFFERENCE_CHARS = 300;
 
-export interface MirrorEntry {
+interface MirrorEntry {
   readonly route: string | null;
   readonly mirror: string;
   readonly compared: number;
@@ -178,22 +182,24 @@ export interface MirrorRecords {
   report(): MirrorReport;
 }
 
-type Counts = {
-  -readonly [Name in "compared" | "same" | "status" | "shape" | "failed" | "unread" | "slower" | "others"]: number;
-};
+const newMirrorEntry = (route: string | undefined, mirror: string) => ({
+  route: route ?? null,
+  mirror,
+  ...{ compared: 0, same: 0, status: 0, shape: 0, failed: 0, unread: 0, slower: 0 },
+  backendTotalMs: 0,
+  mirrorTotalMs: 0,
+  differences: new BoundedRows<{
+    readonly difference: string;
+    requests: number;
+    readonly examples: { readonly id: string; readonly request: string }[];
+  }>(MAX_MIRROR_DIFFERENCES),
+});
 
-interface MirrorCounts extends Counts {
-  readonly route: string | null;
-  readonly mirror: string;
-  backendTotalMs: number;
-  mirrorTotalMs: number;
-  readonly differences: Map<string, { requests: number; readonly examples: { id: string; request: string }[] }>;
-}
+type MirrorCounts = ReturnType<typeof newMirrorEntry>;
 
 export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorRecords {
-  const entries = new Map<string, MirrorCounts>();
+  const entries = new BoundedRows<MirrorCounts>(MAX_MIRROR_ENTRIES);
   let counter: ReturnType<Metrics["counter"]> | undefined;
-  let others = 0;
 
   function noteOne(exchange: Exchange, found: MirrorComparison): void {
     const { failed, status, shape, mirror } = found;
@@ -203,16 +209,10 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
       "Responses of mirrors that were compared with those of the backends.",
       ["route", "mirror", "result"],
     );
-    counter.labels(exchange.route ?? "", mirror, result).add();
-    const route = exchange.route ?? null;
-    const entry = findOrAdd(entries, MAX_MIRROR_ENTRIES, JSON.stringify([route, mirror]), () => {
-      const counts = { compared: 0, same: 0, status: 0, shape: 0, failed: 0, unread: 0, slower: 0, others: 0 };
-      return { route, mirror, ...counts, backendTotalMs: 0, mirrorTotalMs: 0, differences: new Map() };
-    });
-    if (entry === undefined) {
-      others += 1;
-      return;
-    }
+    const { route } = exchange;
+    counter.labels(route ?? "", mirror, result).add();
+    const entry = entries.findOrAdd(JSON.stringify([route, mirror]), () => newMirrorEntry(route, mirror));
+    if (entry === undefined) return;
     entry.compared += 1;
     if (result === "same") entry.same += 1;
     if (failed !== undefined) entry.failed += 1;
@@ -222,9 +222,8 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
     if (found.isSlower) entry.slower += 1;
     entry.backendTotalMs += found.backendMs;
     entry.mirrorTotalMs += found.mirrorMs;
-    if (failed !== undefined) noteDifference(entry, exchange, failed);
-    if (status !== undefined) noteDifference(entry, exchange, status);
-    for (const difference of shape ?? []) noteDifference(entry, exchange, difference);
+    for (const difference of [failed, status, ...(shape ?? [])])
+      if (difference !== undefined) noteDifference(entry, exchange, difference);
   }
 
   return {
@@ -236,19 +235,16 @@ export function createMirrorRecords(metrics: Metrics, nowMs: number): MirrorReco
     },
     report: () => ({
       since: new Date(nowMs).toISOString(),
-      mirrors: [...entries.values()].map(shownMirror).sort((one, other) => other.compared - one.compared),
-      others,
+      mirrors: entries.sorted(({ compared }) => compared).map(shownMirror),
+      others: entries.others,
     }),
   };
 }
 
-function noteDifference(entry: MirrorCounts, { id, request, originalPath }: Exchange, difference: string): void {
-  const text = difference.slice(0, DIFFERENCE_CHARS);
-  const row = findOrAdd(entry.differences, MAX_MIRROR_DIFFERENCES, text, () => ({ requests: 0, examples: [] }));
-  if (row === undefined) {
-    entry.others += 1;
-    return;
-  }
+function noteDifference({ differences }: MirrorCounts, { id, request, originalPath }: Exchange, text: string): void {
+  const difference = text.slice(0, DIFFERENCE_CHARS);
+  const row = differences.findOrAdd(difference, () => ({ difference, requests: 0, examples: [] }));
+  if (row === undefined) return;
   row.requests += 1;
   if (row.examples.length < MIRROR_EXAMPLES)
     row.examples.push({ id, request: `${request.method} ${originalPath}`.slice(0, DIFFERENCE_CHARS) });
@@ -260,8 +256,7 @@ function shownMirror({ backendTotalMs, mirrorTotalMs, differences, ...entry }: M
     ...entry,
     backendMs: mean(backendTotalMs),
     mirrorMs: mean(mirrorTotalMs),
-    differences: [...differences]
-      .map(([difference, row]) => ({ difference, ...row }))
-      .sort((one, other) => other.requests - one.requests),
+    differences: differences.sorted(({ requests }) => requests),
+    others: differences.others,
   };
 }

@@ -27,19 +27,27 @@ import type { Redaction } from "./trace/redact.ts";
 import { createKeptTraces, createTraceHub, type KeptTraces, type Trace, type TraceHub } from "./trace/trace.ts";
 import { createTrafficHistory, type TrafficHistory } from "./traffic.ts";
 
-export interface RecordServices {
+interface RecordServices {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly unexpected: UnexpectedErrors;
 }
 
-export interface RecordSettings {
+interface RecordSettings {
   readonly process: {
     readonly tracing?: { readonly keepFailed?: { readonly maxBytes: number } | undefined } | undefined;
     readonly logging?: { readonly access?: AccessSettings | undefined } | undefined;
   };
   readonly redaction: Redaction;
+}
+
+export interface LogEntry {
+  readonly level: "info" | "warn";
+  readonly name: string;
+  readonly epochMs: number;
+  readonly fields: LogFields;
+  readonly spans: RequestSpans | undefined;
 }
 
 /** The OpenTelemetry export, which is loaded only if it is configured. */
@@ -48,15 +56,8 @@ export interface RequestTelemetry {
   settled(finished: FinishedRequest): void;
   /** Returns whether a configured span attribute reads this CEL attribute. */
   reads(path: string): boolean;
-  readonly log:
-    | ((entry: {
-        readonly level: "info" | "warn";
-        readonly name: string;
-        readonly epochMs: number;
-        readonly fields: LogFields;
-        readonly spans: RequestSpans | undefined;
-      }) => void)
-    | undefined;
+  /** The function is undefined if log records are not exported. */
+  readonly log: ((entry: LogEntry) => void) | undefined;
 }
 
 export interface RequestRecords {
@@ -76,7 +77,7 @@ export interface RequestRecords {
   readonly kept: KeptTraces | undefined;
 }
 
-export interface RecordOptions {
+interface RecordOptions {
   nextSeq?(): number;
   readonly recorder?: HistoryRecorder | undefined;
 }

@@ -901,7 +901,7 @@ export const FAULTS = [
       "test/scenario/redact",
       "test/scenario/secrets",
     ],
-    find: '        ...(name === "arguments" ? { found: secrets } : { alsoHidden: secrets }),\n',
+    find: '          ...(name === "arguments" ? { found: this.#secrets } : { alsoHidden: this.#secrets }),\n',
     replace: '        ...(name === "arguments" ? { found: secrets } : {}),\n',
   },
   {

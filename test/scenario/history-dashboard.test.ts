@@ -4,9 +4,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { writeRows } from "../../src/record/history/writer.ts";
 import { HISTORY_DATABASES, openedDatabase } from "../support/history/history-database.ts";
-import { aRow } from "../support/history/history-row.ts";
+import { aRow, writeRows } from "../support/history/history-row.ts";
 
 interface Dashboard {
   readonly panels: readonly { readonly title: string; readonly targets: readonly { readonly rawSql: string }[] }[];

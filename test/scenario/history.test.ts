@@ -19,7 +19,6 @@ import {
   readUsage,
   type UsageQuery,
 } from "../../src/record/history/queries.ts";
-import { writeRows } from "../../src/record/history/writer.ts";
 import { createHistoryRecorder } from "../../src/record/history-record.ts";
 import { silentLogger } from "../../src/record/log/logger.ts";
 import { createMetrics } from "../../src/record/log/metrics.ts";
@@ -29,7 +28,7 @@ import { anExchange, finishedRequest } from "../support/exchange.ts";
 import { gwctl } from "../support/gwctl.ts";
 import { startChatProvider } from "../support/history/chat-provider.ts";
 import { HISTORY_DATABASES, openedDatabase, usageOf } from "../support/history/history-database.ts";
-import { aRow } from "../support/history/history-row.ts";
+import { aRow, writeRows } from "../support/history/history-row.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";
 import { startToolsServer } from "../support/mcp/tools-server.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";

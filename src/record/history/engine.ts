@@ -30,7 +30,7 @@ export interface RowStore {
   expire(beforeMs: number): Promise<boolean>;
 }
 
-export interface StoredRows {
+interface StoredRows {
   readonly rows: number;
   readonly firstMs: number | undefined;
   readonly lastMs: number | undefined;

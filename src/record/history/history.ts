@@ -21,7 +21,7 @@ import { type RowBatch, RowBatchBuilder } from "./row-batch.ts";
 export const GATHER_MS = 200;
 const BATCH_ROWS = 1_000;
 
-export interface RowQueueOptions {
+interface RowQueueOptions {
   readonly clock: Clock;
   readonly maxRows: number;
   /** Removes the secrets of the configuration. */
@@ -125,7 +125,7 @@ const REPORT_DROPPED_MS = 10_000;
 /** The default of V8 lets the thread keep several times as much memory, which its short-lived rows do not need. */
 const YOUNG_GENERATION_MB = 8;
 
-export interface HistorySettings extends Omit<HistoryThreadData, "isReplacement"> {
+interface HistorySettings extends Omit<HistoryThreadData, "isReplacement"> {
   readonly maxQueueRows: number;
 }
 
@@ -157,7 +157,7 @@ export interface History {
   close(): Promise<void>;
 }
 
-export interface HistoryEnv {
+interface HistoryEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;

@@ -36,7 +36,7 @@ const USAGE = `CREATE TABLE gateway_usage (
 )`;
 
 type Step = string | ((sql: RowSql) => Promise<void>);
-export type Migration = readonly Step[];
+type Migration = readonly Step[];
 
 const COMMON: readonly Migration[] = [
   [

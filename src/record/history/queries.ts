@@ -103,7 +103,7 @@ function sumsOf(row: Readonly<Record<string, unknown>>): UsageSums {
 
 /** Rows are deleted in transactions of at most this many, so that writes are not delayed for long. */
 export const ROWS_PER_STEP = 1_000;
-export const DELETED_USER = "(deleted)";
+const DELETED_USER = "(deleted)";
 
 /** Resolves with the number of deleted rows. The sums of the user are added to those of `DELETED_USER`. */
 export async function deleteSubject(engine: HistoryEngine, name: string): Promise<number> {

@@ -112,11 +112,11 @@ export function batchOf(rows: readonly RowValues[]): RowBatch {
 }
 
 /** A batch whose texts have been separated. */
-export interface OpenBatch extends Omit<RowBatch, "texts"> {
+interface OpenBatch extends Omit<RowBatch, "texts"> {
   readonly texts: readonly string[];
 }
 
-export function openBatch({ rows, values, texts }: RowBatch): OpenBatch {
+function openBatch({ rows, values, texts }: RowBatch): OpenBatch {
   return { rows, values, texts: texts.split("\n") };
 }
 

@@ -13,7 +13,7 @@ const FILE_BYTES = 4 * 1024 * 1024;
 const EXTENSION = ".rows";
 const SEPARATOR = "\n\n";
 
-export interface SpoolOptions {
+interface SpoolOptions {
   readonly folder: string;
   readonly maxBytes: number;
   readonly clock: Clock;

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { aRow } from "../../../test/support/history/history-row.ts";
+import { aRow, writeRows } from "../../../test/support/history/history-row.ts";
 import { Random } from "../../../test/support/random.ts";
 import type { HistoryEngine } from "./engine.ts";
 import { COLUMN_INDEX, COLUMNS, type HistoryRow, type RowValues } from "./history-row.ts";
@@ -12,7 +12,6 @@ import { MIGRATIONS, migrate } from "./migrations.ts";
 import { deleteSubject, expireSome } from "./queries.ts";
 import { HOUR_MS } from "./row-batch.ts";
 import { openSqliteEngine } from "./sqlite-engine.ts";
-import { writeRows } from "./writer.ts";
 
 const NOW = 1_763_000_000_000 - (1_763_000_000_000 % HOUR_MS);
 

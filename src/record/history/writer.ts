@@ -41,10 +41,6 @@ const RESULTS: readonly string[] = ["ok", "rejected", "failed", "aborted"];
 const FIRST_AMOUNT = 1 + RESULTS.length;
 const AMOUNT_INDEXES = SUMS.slice(FIRST_AMOUNT).map((name) => COLUMN_INDEX[name as keyof typeof COLUMN_INDEX]);
 
-export function writeRows(engine: HistoryEngine, rows: readonly RowValues[]): Promise<number> {
-  return writeBatch(engine, batchOf(rows));
-}
-
 /** Resolves with the number of rows that were not stored before. */
 export function writeBatch(engine: HistoryEngine, batch: RowBatch): Promise<number> {
   const rows = groupRows(batch);
@@ -235,7 +231,7 @@ export class HistoryWriter {
         isStored = true;
         counts.written += added;
         this.#isBusy = false;
-        void this.#drain();
+        void this.flush();
       },
       (error) => {
         this.#isBusy = false;
@@ -246,23 +242,18 @@ export class HistoryWriter {
     if (!isStored) this.#spool(batch);
   }
 
-  /** Writes the spooled rows if the database is available and no other rows are being written. */
-  async flush(): Promise<void> {
-    await this.#drain();
-  }
-
   /** Resolves when all accepted rows are stored, or the database is unavailable. */
   async settle(): Promise<void> {
     for (;;) {
       await this.#writing;
       if (this.#engine === undefined || (!this.#isBusy && this.#options.spool.isEmpty)) return;
-      await this.#drain();
+      await this.flush();
     }
   }
 
   async close(): Promise<void> {
     for (const timer of this.#timers) timer.cancel();
-    await this.#drain();
+    await this.flush();
     this.#isClosed = true;
     const engine = this.#engine;
     this.#engine = undefined;
@@ -290,7 +281,7 @@ export class HistoryWriter {
       if (this.#reason !== undefined) log("info", "history database available", { database: engine.kind });
       this.#reason = undefined;
       spool.adopt();
-      void this.#drain();
+      void this.flush();
     } catch (error) {
       const { message } = error as Error;
       if (this.#reason !== message) log("error", "history database unavailable", { reason: message });
@@ -305,15 +296,6 @@ export class HistoryWriter {
     this.#reason = error.message;
     this.#options.log("error", "history database unavailable", { reason: error.message });
     void engine.close().catch(() => undefined);
-  }
-
-  async #writeSpooled(engine: HistoryEngine, batches: readonly string[]): Promise<number> {
-    let added = 0;
-    for (const batch of batches) {
-      const rows = parseRows(batch);
-      if (rows.length > 0) added += await this.#writeStorable(engine, batchOf(rows));
-    }
-    return added;
   }
 
   /** Splits a batch that the database rejects until only the rejected rows are left, and drops them. */
@@ -352,7 +334,7 @@ export class HistoryWriter {
    * Writes spooled rows until none are left or the database is unavailable. Does nothing while other rows are being
    * written.
    */
-  async #drain(): Promise<void> {
+  async flush(): Promise<void> {
     if (this.#isDraining || this.#isBusy) return;
     this.#isDraining = true;
     this.#writing = this.#writeWaiting();
@@ -369,7 +351,10 @@ export class HistoryWriter {
         if (oldest === undefined) return;
         this.#isBusy = true;
         try {
-          counts.written += await this.#writeSpooled(engine, oldest.batches);
+          for (const batch of oldest.batches) {
+            const rows = parseRows(batch);
+            if (rows.length > 0) counts.written += await this.#writeStorable(engine, batchOf(rows));
+          }
           oldest.remove();
         } catch (error) {
           this.#lost(engine, error as Error);
@@ -390,7 +375,7 @@ export class HistoryWriter {
     } catch (error) {
       this.#options.log("warn", "cannot take over history rows", { reason: (error as Error).message });
     }
-    void this.#drain();
+    void this.flush();
     void this.#expire();
   }
 

@@ -19,7 +19,7 @@ export interface LogOutput {
   flushSync(): void;
 }
 
-export interface OpenLogOutput extends LogOutput {
+interface OpenLogOutput extends LogOutput {
   flushed(): Promise<void>;
 }
 
@@ -100,7 +100,7 @@ function countLines(chunk: Buffer): number {
   return lines;
 }
 
-export interface RotatingFileOptions {
+interface RotatingFileOptions {
   readonly path: string;
   readonly maxBytes: number;
   readonly keep: number;
@@ -110,7 +110,7 @@ export interface RotatingFileOptions {
   changed(failure: Error | undefined): void;
 }
 
-export interface RotatingFile {
+interface RotatingFile {
   write(line: string): void;
   readonly isWritable: boolean;
   close(): Promise<void>;

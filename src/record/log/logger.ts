@@ -19,7 +19,7 @@ export interface LogFilter {
   levelOf(module: string): number;
 }
 
-export type ParsedFilter = { ok: true; filter: LogFilter } | { ok: false; error: string };
+type ParsedFilter = { ok: true; filter: LogFilter } | { ok: false; error: string };
 
 export function parseLogFilter(text: string): ParsedFilter {
   if (text.length > MAX_FILTER_CHARS) return rejected("the filter is longer than 1024 characters");

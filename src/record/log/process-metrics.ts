@@ -13,7 +13,7 @@ const RESOLUTION_MS = 20;
 const NS_PER_S = 1e9;
 const QUANTILES = [0.5, 0.9, 0.99] as const;
 
-export interface ProcessMetricsOptions {
+interface ProcessMetricsOptions {
   readonly version: string;
   readonly startedAtMs: number;
 }

@@ -20,9 +20,8 @@ import {
   TraceExporterMetricsHelper,
 } from "@opentelemetry/otlp-transformer";
 import type { Clock, Timer } from "../../base/clock.ts";
-import type { LogFields } from "../log/logger.ts";
 import type { MetricFamily, MetricPoint } from "../log/metrics.ts";
-import type { RequestSpans } from "../trace/live-records.ts";
+import type { LogEntry } from "../request-records.ts";
 import type { OtlpSettings } from "./settings.ts";
 import { createTraceRequests } from "./span-encoder.ts";
 
@@ -32,7 +31,7 @@ type Serialized<Serializer extends { serializeRequest(request: never): unknown }
 
 type ReadableSpan = Serialized<typeof ProtobufTraceSerializer>[number];
 export type ReadableLogRecord = Serialized<typeof ProtobufLogsSerializer>[number];
-export type ResourceMetrics = Serialized<typeof ProtobufMetricsSerializer>;
+type ResourceMetrics = Serialized<typeof ProtobufMetricsSerializer>;
 export type Resource = ReadableSpan["resource"];
 type HrTime = ReadableSpan["startTime"];
 
@@ -56,14 +55,6 @@ export function hrTime(epochMs: number): HrTime {
 }
 
 const SEVERITY = { info: 9, warn: 13, error: 17 } as const;
-
-export interface LogEntry {
-  readonly level: keyof typeof SEVERITY;
-  readonly name: string;
-  readonly epochMs: number;
-  readonly fields: LogFields;
-  readonly spans: RequestSpans | undefined;
-}
 
 export function logExport({ level, name, epochMs, fields, spans }: LogEntry, resource: Resource): ReadableLogRecord {
   const attributes: Record<string, string | number | boolean | string[]> = {};
@@ -236,7 +227,7 @@ function grpcDelegate<Payload, Response>(
   );
 }
 
-export interface ExportCounts {
+interface ExportCounts {
   dropped(count: number, reason: "queue_full" | "export_failed"): void;
   exported(count: number): void;
   /** Called with the error when exports start to fail, and with undefined when they recover. */

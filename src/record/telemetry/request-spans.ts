@@ -60,13 +60,26 @@ export function requestSpanList(
   const longest = Math.max(longestText(request.attributes), call === undefined ? 0 : longestText(call.attributes));
   const shown = redaction.couldQuote(longest, pairs, secrets) ? scrub : redaction.text;
   const finish = (part: SpanPart): Span => {
-    const { attributes } = part;
+    const { spanId, parentId, startMs, attributes, error } = part;
     for (const name of removed) delete attributes[name];
     for (const name in attributes) {
       const value = attributes[name];
       if (typeof value === "string") attributes[name] = shown(value);
     }
-    return toSpan(part, noted, toEpoch, shown, scrub);
+    return {
+      traceId: noted.traceId,
+      spanId,
+      tracestate: noted.tracestate,
+      parentId,
+      isParentRemote: parentId !== undefined && parentId === noted.parentId,
+      name: shown(part.name),
+      kind: part.kind,
+      startEpochMs: startMs + toEpoch,
+      endEpochMs: Math.max(startMs, part.endMs) + toEpoch,
+      attributes,
+      droppedAttributes: 0,
+      error: error === undefined ? undefined : scrub(error).slice(0, MESSAGE_CHARS),
+    };
   };
   const spans = [withAdded(finish(request), added?.of(exchange))];
   if (!noted.isDetailed) return spans;
@@ -110,7 +123,7 @@ function longestText(attributes: Attributes): number {
   return longest;
 }
 
-function withAdded(span: Span, added: AddedAttributes | undefined): Span {
+function withAdded(span: Span, added: Added | undefined): Span {
   if (added === undefined) return span;
   return {
     ...span,
@@ -222,29 +235,6 @@ function attemptPart(
   };
 }
 
-function toSpan(
-  { name, kind, spanId, parentId, startMs, endMs, attributes, error }: SpanPart,
-  { traceId, tracestate, parentId: clientSpanId }: RequestSpans,
-  toEpoch: number,
-  shown: (text: string) => string,
-  scrub: (text: string) => string,
-): Span {
-  return {
-    traceId,
-    spanId,
-    tracestate,
-    parentId,
-    isParentRemote: parentId !== undefined && parentId === clientSpanId,
-    name: shown(name),
-    kind,
-    startEpochMs: startMs + toEpoch,
-    endEpochMs: Math.max(startMs, endMs) + toEpoch,
-    attributes,
-    droppedAttributes: 0,
-    error: error === undefined ? undefined : scrub(error).slice(0, MESSAGE_CHARS),
-  };
-}
-
 // Span attributes follow the semantic conventions for HTTP, generative AI, and MCP.
 
 function httpAttributes(values: RequestValues, redaction: Redaction): Attributes {
@@ -283,19 +273,11 @@ function addMcp(to: Attributes, mcp: McpAttributes): void {
 
 type AttributeValue = string | number | boolean | string[];
 
-interface AddedAttributes {
-  readonly attributes: Readonly<Record<string, AttributeValue>>;
-  /** Replaces the name of the span. */
-  readonly name: string | undefined;
-  /** Counts attributes beyond the limit. */
-  readonly omitted: number;
-}
-
 /** Adds `config.telemetry.otlp.attributes` to the span of a request. */
-export interface SpanAttributes {
+interface SpanAttributes {
   /** Returns whether an expression reads this attribute by its name, for example `llm.prompt`. */
   reads(path: string): boolean;
-  of(exchange: Exchange): AddedAttributes;
+  of(exchange: Exchange): Added;
 }
 
 /** This is the default limit of OpenTelemetry's SDKs. */
@@ -334,10 +316,12 @@ export function compileSpanAttributes(
   };
 }
 
-class Added implements AddedAttributes {
+class Added {
   readonly attributes: Record<string, AttributeValue> = {};
   readonly shown: (text: string) => string;
+  /** Replaces the name of the span. */
   name: string | undefined = undefined;
+  /** Counts attributes beyond the limit. */
   omitted = 0;
   #count = 0;
   #chars = 0;

@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { celSource, duration, headerName, headerValue } from "../../core/schema.ts";
 
-export const SIGNALS = ["traces", "metrics", "logs"] as const;
+const SIGNALS = ["traces", "metrics", "logs"] as const;
 export type Signal = (typeof SIGNALS)[number];
 
 const endpoint = z

@@ -50,42 +50,23 @@ export function encodeSpan(span: Span): Buffer {
   writer.reset();
   writer.tag(2, BYTES);
   const start = writer.open();
-  writer.tag(1, BYTES);
-  writer.hex(span.traceId, TRACE_ID_BYTES);
-  writer.tag(2, BYTES);
-  writer.hex(span.spanId, SPAN_ID_BYTES);
-  if (tracestate !== undefined && tracestate !== "") {
-    writer.tag(3, BYTES);
-    writer.string(tracestate);
-  }
-  if (parentId !== undefined) {
-    writer.tag(4, BYTES);
-    writer.hex(parentId, SPAN_ID_BYTES);
-  }
-  writer.tag(5, BYTES);
-  writer.string(span.name);
-  writer.tag(6, VARINT);
-  writer.varint(span.kind);
-  writer.tag(7, FIXED64);
-  writer.nanos(span.startEpochMs);
-  writer.tag(8, FIXED64);
-  writer.nanos(span.endEpochMs);
+  writer.hex(1, span.traceId, TRACE_ID_BYTES);
+  writer.hex(2, span.spanId, SPAN_ID_BYTES);
+  if (tracestate !== undefined && tracestate !== "") writer.text(3, tracestate);
+  if (parentId !== undefined) writer.hex(4, parentId, SPAN_ID_BYTES);
+  writer.text(5, span.name);
+  writer.number(6, span.kind);
+  writer.nanos(7, span.startEpochMs);
+  writer.nanos(8, span.endEpochMs);
   writer.attributes(9, attributes);
-  writer.tag(10, VARINT);
-  writer.varint(span.droppedAttributes);
+  writer.number(10, span.droppedAttributes);
   // Spans have no events and no links, so their counts of dropped ones are 0.
-  writer.tag(12, VARINT);
-  writer.varint(0);
-  writer.tag(14, VARINT);
-  writer.varint(0);
+  writer.number(12, 0);
+  writer.number(14, 0);
   writer.tag(15, BYTES);
   const status = writer.open();
-  if (error !== undefined && error !== "") {
-    writer.tag(2, BYTES);
-    writer.string(error);
-  }
-  writer.tag(3, VARINT);
-  writer.varint(error === undefined ? 0 : STATUS_ERROR);
+  if (error !== undefined && error !== "") writer.text(2, error);
+  writer.number(3, error === undefined ? 0 : STATUS_ERROR);
   writer.close(status);
   writer.tag(16, FIXED32);
   writer.fixed32(FLAGS.sampled | FLAGS.hasIsRemote | (span.isParentRemote ? FLAGS.isRemote : 0));
@@ -95,22 +76,11 @@ export function encodeSpan(span: Span): Buffer {
 
 /** Returns a function that builds an `ExportTraceServiceRequest` from encoded spans. */
 export function createTraceRequests(resource: Attributes, scope: string): (spans: readonly Buffer[]) => Buffer {
-  writer.reset();
-  writer.tag(1, BYTES);
-  const resourceStart = writer.open();
-  writer.attributes(1, resource);
-  writer.tag(2, VARINT);
-  writer.varint(0);
-  writer.close(resourceStart);
-  const resourceBytes = writer.copy();
-  writer.reset();
-  writer.tag(1, BYTES);
-  const scopeStart = writer.open();
-  writer.tag(1, BYTES);
-  writer.string(scope);
-  writer.close(scopeStart);
-  const scopeBytes = writer.copy();
-
+  const resourceBytes = message(1, () => {
+    writer.attributes(1, resource);
+    writer.number(2, 0);
+  });
+  const scopeBytes = message(1, () => writer.text(1, scope));
   return (spans) => {
     let scopeLength = scopeBytes.length;
     for (const { length } of spans) scopeLength += length;
@@ -118,6 +88,15 @@ export function createTraceRequests(resource: Attributes, scope: string): (spans
     const requestHead = fieldHead(1, resourceBytes.length + scopeHead.length + scopeLength);
     return Buffer.concat([requestHead, resourceBytes, scopeHead, scopeBytes, ...spans]);
   };
+}
+
+function message(field: number, write: () => void): Buffer {
+  writer.reset();
+  writer.tag(field, BYTES);
+  const start = writer.open();
+  write();
+  writer.close(start);
+  return writer.copy();
 }
 
 function fieldHead(field: number, length: number): Buffer {
@@ -180,13 +159,20 @@ class ProtobufWriter {
     this.#bytes[this.#at++] = rest;
   }
 
-  hex(text: string, bytes: number): void {
+  number(field: number, value: number): void {
+    this.tag(field, VARINT);
+    this.varint(value);
+  }
+
+  hex(field: number, text: string, bytes: number): void {
+    this.tag(field, BYTES);
     this.varint(bytes);
     this.#reserve(bytes);
     this.#at += this.#bytes.write(text, this.#at, bytes, "hex");
   }
 
-  string(text: string): void {
+  text(field: number, text: string): void {
+    this.tag(field, BYTES);
     const { length } = text;
     this.#reserve(LONGEST_VARINT + UTF8_BYTES_PER_UNIT * length);
     const start = this.#at + 1;
@@ -214,8 +200,7 @@ class ProtobufWriter {
       const value = attributes[name];
       this.tag(field, BYTES);
       const start = this.open();
-      this.tag(1, BYTES);
-      this.string(name);
+      this.text(1, name);
       this.tag(2, BYTES);
       this.#anyValue(value);
       this.close(start);
@@ -225,15 +210,10 @@ class ProtobufWriter {
   /** A value of another type is written as an empty `AnyValue`. */
   #anyValue(value: unknown): void {
     const start = this.open();
-    if (typeof value === "string") {
-      this.tag(1, BYTES);
-      this.string(value);
-    } else if (typeof value === "boolean") {
-      this.tag(2, VARINT);
-      this.varint(value ? 1 : 0);
-    } else if (typeof value === "number") {
-      this.#number(value);
-    } else if (Array.isArray(value)) {
+    if (typeof value === "string") this.text(1, value);
+    else if (typeof value === "boolean") this.number(2, value ? 1 : 0);
+    else if (typeof value === "number") this.#anyNumber(value);
+    else if (Array.isArray(value)) {
       this.tag(5, BYTES);
       const list = this.open();
       for (const item of value) {
@@ -245,10 +225,9 @@ class ProtobufWriter {
     this.close(start);
   }
 
-  #number(value: number): void {
+  #anyNumber(value: number): void {
     if (Number.isInteger(value) && value >= 0 && value < TWO_TO_63) {
-      this.tag(3, VARINT);
-      this.varint(value);
+      this.number(3, value);
       return;
     }
     const isInteger = Number.isInteger(value) && value < 0 && value >= -TWO_TO_63;
@@ -272,7 +251,8 @@ class ProtobufWriter {
   }
 
   /** Nanoseconds since 1970 exceed the safe integers, so the product is computed in two parts. */
-  nanos(epochMs: number): void {
+  nanos(field: number, epochMs: number): void {
+    this.tag(field, FIXED64);
     const seconds = Math.floor(epochMs / 1000);
     const nanos = Math.round((epochMs - seconds * 1000) * 1e6);
     const upper = Math.floor(seconds / 0x1_0000) * 1e9;

@@ -5,9 +5,9 @@
 import type { Clock } from "../../base/clock.ts";
 import type { IdSource } from "../../base/ids.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { FinishedRequest } from "../finished-request.ts";
 import type { Logger } from "../log/logger.ts";
 import type { MetricFamily, Metrics } from "../log/metrics.ts";
+import type { RequestTelemetry } from "../request-records.ts";
 import { formatTraceparent, parseTraceparent, RequestSpans, usableTracestate } from "../trace/live-records.ts";
 import type { Redaction } from "../trace/redact.ts";
 import {
@@ -17,7 +17,6 @@ import {
   createResource,
   type ExportQueue,
   hrTime,
-  type LogEntry,
   logExport,
   metricExport,
   type ReadableLogRecord,
@@ -49,13 +48,7 @@ export interface TelemetryEnv {
   random(): number;
 }
 
-export interface Telemetry {
-  begin(exchange: Exchange): void;
-  settled(finished: FinishedRequest): void;
-  /** Returns whether a configured span attribute reads this CEL attribute. */
-  reads(path: string): boolean;
-  /** The function is undefined if log records are not exported. */
-  readonly log: ((entry: LogEntry) => void) | undefined;
+export interface Telemetry extends RequestTelemetry {
   close(limitMs: number): Promise<void>;
 }
 
@@ -156,12 +149,12 @@ function createCounters({ metrics, logger }: TelemetryEnv) {
 
 const TRACE_BYTES = 16;
 
-export interface SamplingEnv {
+interface SamplingEnv {
   readonly ids: IdSource;
   random(): number;
 }
 
-export function createSampling(
+function createSampling(
   { sampling, spans, signals }: Pick<OtlpSettings, "sampling" | "spans" | "signals">,
   { ids, random }: SamplingEnv,
 ): (exchange: Exchange) => void {

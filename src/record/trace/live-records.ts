@@ -4,7 +4,7 @@
  */
 import type { Phase } from "./record.ts";
 
-export interface TraceParent {
+interface TraceParent {
   readonly traceId: string;
   readonly spanId: string;
   readonly sampled: boolean;
@@ -87,7 +87,7 @@ export interface RecordedPhase {
   endStep: number;
 }
 
-export interface SpanStart {
+interface SpanStart {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentId: string | undefined;

@@ -4,7 +4,7 @@
  */
 
 export type RequestStage = "initial request" | "gateway policies" | "route policies" | "final request";
-export type ResponseStage = "raw response" | "backend response ready" | "final response";
+type ResponseStage = "raw response" | "backend response ready" | "final response";
 export type BodyStage = "final request" | "response";
 export type Phase = "gateway" | "route" | "backend";
 export type Severity = "info" | "warn" | "error";
@@ -162,7 +162,7 @@ export interface RecordedLimit {
   readonly resetSeconds: number;
 }
 
-export interface RecordedFailure {
+interface RecordedFailure {
   readonly code: string;
   readonly source: "client" | "upstream" | "gateway";
   readonly message: string;
