@@ -41,5 +41,5 @@ export function ruleText({ rule }: Fields): string {
   const per = typeof unit === "string" ? ` per ${unit.toLowerCase().replace(/s$/, "")}` : "";
   const by = key === undefined ? "" : ` by ${typeof key === "string" ? key : JSON.stringify(key)}`;
   const burst = rest.burst === undefined ? "" : `, burst ${String(rest.burst)}`;
-  return `${String(amount)} ${noun}${per}${by}${burst}`;
+  return `${String(amount)} ${amount === 1 ? noun.replace(/s$/, "") : noun}${per}${by}${burst}`;
 }
