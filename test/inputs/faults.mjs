@@ -902,7 +902,7 @@ export const FAULTS = [
       "test/scenario/secrets",
     ],
     find: '          ...(name === "arguments" ? { found: this.#secrets } : { alsoHidden: this.#secrets }),\n',
-    replace: '        ...(name === "arguments" ? { found: secrets } : {}),\n',
+    replace: '          ...(name === "arguments" ? { found: this.#secrets } : {}),\n',
   },
   {
     set: 2,

@@ -12,18 +12,22 @@ import { freePort } from "../support/free-port.ts";
 import { type GatewayProcess, startGatewayProcess } from "../support/gateway-process.ts";
 import { sharedPostgres, temporaryFolder, usageOf } from "../support/history/history-database.ts";
 import { skipWithoutPostgres } from "../support/history/postgres-server.ts";
+import { startCollector } from "../support/otlp/collector.ts";
 import { Random } from "../support/random.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 import { BUNDLE, threadingNode } from "../support/threaded-gateway.ts";
 import { requestsUnderWay } from "../support/under-way.ts";
 import { configOf, Generator, PRICES } from "../support/views/generator.ts";
 import { type Servers, startServers } from "../support/views/servers.ts";
+import { openUi } from "../support/views/ui.ts";
 import {
   differencesAtServers,
   differencesByRequest,
   differencesInAudit,
   differencesInBudgets,
+  differencesInSpans,
   differencesInSums,
+  differencesInUi,
   readViews,
   type ViewedGateway,
 } from "../support/views/views.ts";
@@ -74,7 +78,7 @@ class Replica implements ViewedGateway {
 async function startReplica(
   t: TestContext,
   servers: Servers,
-  shared: { readonly redis: string; readonly postgres: string },
+  shared: { readonly redis: string; readonly postgres: string; readonly collector: string },
 ): Promise<Replica> {
   const [port, adminPort] = [await freePort(), await freePort()];
   const folder = temporaryFolder(t);
@@ -86,6 +90,7 @@ async function startReplica(
     audit: { file: { path: auditFile } },
     store: { redis: shared.redis, timeout: "20s" },
     history: { folder: join(folder, "history"), postgres: shared.postgres },
+    telemetry: { otlp: { endpoint: shared.collector, signals: ["traces"] } },
   };
   const file = configFile(t, JSON.stringify(configOf(servers, config, port)));
   writeFileSync(join(dirname(file), "prices.json"), PRICES);
@@ -102,9 +107,12 @@ test("all views agree with replicas, threads, and a replica that is killed", {
   t.after(redis.close);
   const postgres = (await sharedPostgres()).database("views");
   const servers = await startServers(t);
+  const collector = await startCollector();
+  t.after(collector.close);
+  const shared = { redis: redis.url, postgres, collector: collector.httpUrl };
   // The first replica creates the tables.
-  const first = await startReplica(t, servers, { redis: redis.url, postgres });
-  const second = await startReplica(t, servers, { redis: redis.url, postgres });
+  const first = await startReplica(t, servers, shared);
+  const second = await startReplica(t, servers, shared);
   const replicas = [first, second];
   const generator = new Generator([first.url, second.url], servers, new Random(2));
   t.after(() => generator.close());
@@ -115,7 +123,13 @@ test("all views agree with replicas, threads, and a replica that is killed", {
     await eventually("the history is written", async () => {
       return (await usageOf(first.adminUrl, "")).total.requests >= generator.sent.length;
     });
+    await eventually("the spans are exported", () => {
+      return (
+        collector.spans().filter(({ attributes }) => "gateway.request.id" in attributes).length >= generator.sent.length
+      );
+    });
   };
+  const ui = await openUi(t, first.adminUrl);
   const compare = async (): Promise<void> => {
     const views = await readViews(...replicas);
     // The client of a busy machine can see the end of a response before the gateway's process runs again.
@@ -125,7 +139,9 @@ test("all views agree with replicas, threads, and a replica that is killed", {
       ...differencesAtServers(sent, servers.served),
       ...differencesByRequest(sent, servers.served, views),
       ...differencesInAudit(views),
+      ...differencesInSpans(views, collector.spans()),
       ...(await differencesInSums(views)),
+      ...(await differencesInUi(views, ui)),
     ];
     assert.equal(differences.slice(0, 50).join("\n"), "");
   };

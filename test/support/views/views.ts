@@ -511,16 +511,18 @@ function number(value: unknown): number | undefined {
 }
 
 /** Compares what pages of the web UI compute with the access log. */
-export async function differencesInUi({ log }: Pick<Views, "log">, ui: UiViews): Promise<string[]> {
+/** The UI is that of the first gateway, which shows its own traffic and the usage of all gateways. */
+export async function differencesInUi({ log, replicas }: Pick<Views, "log" | "replicas">, ui: UiViews) {
   const differences = new Differences();
   const lines = [...log.values()];
-  const all = sumsOf(lines);
+  const own = replicas[0]?.lines ?? [];
+  const all = sumsOf(own);
   const total = await ui.total();
   for (const name of ["requests", "rejected", "failed", "aborted"] as const)
     differences.check(`${name} of the overview`, total[name], all[name]);
   differences.check("tokens of the overview", total.tokens, all.input + all.output);
   differences.check("cost of the overview", nano(total.cost), all.costNano);
-  for (const [route, sums] of groupBy(lines, (line) => line.route)) {
+  for (const [route, sums] of groupBy(own, (line) => line.route)) {
     if (route === "") continue;
     const shown = await ui.route(route);
     differences.check(`requests of ${route} in the overview`, shown.requests, sums.requests);
