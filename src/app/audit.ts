@@ -4,7 +4,7 @@
  */
 import { resolve } from "node:path";
 import type { ProcessSettings } from "../config/prepare.ts";
-import { type Audit, createAudit } from "../record/audit.ts";
+import { type Audit, auditExportProblem, createAudit } from "../record/audit.ts";
 import { openRotatingFile } from "../record/log/log-output.ts";
 import type { Telemetry } from "../record/telemetry/telemetry.ts";
 import type { Services } from "./services.ts";
@@ -87,6 +87,6 @@ export function createConfiguredAudit(
 }
 
 export function checkAuditExport({ process: { audit, telemetry } }: ProcessSettings): void {
-  if (audit?.otlp === true && telemetry?.otlp?.signals.includes("logs") !== true)
-    throw new StartError(["config.audit.otlp: needs `config.telemetry.otlp` with `logs` among its `signals`"]);
+  const problem = auditExportProblem(audit, telemetry?.otlp?.signals);
+  if (problem !== undefined) throw new StartError([`config.audit.otlp: ${problem}`]);
 }

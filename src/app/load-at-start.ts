@@ -82,8 +82,15 @@ export function storeSettings({
 }: ProcessSettings): StoreSettings {
   if (store === undefined || store === "memory") return { kind: "memory", cacheBytes };
   if ("folder" in store) return { kind: "folder", folder: resolve(folder, store.folder), cacheBytes };
-  const { redis: url, prefix, timeout: timeoutMs, ca } = store;
+  const { redis, password, prefix, timeout: timeoutMs, ca } = store;
+  const url = password === undefined ? redis : withPassword(redis, password);
   return { kind: "redis", url, prefix, timeoutMs, ca: ca === undefined ? undefined : readText(resolve(folder, ca)) };
+}
+
+function withPassword(url: string, password: string): string {
+  const complete = new URL(url);
+  complete.password = password;
+  return complete.href;
 }
 
 function readText(path: string): string {

@@ -10,6 +10,7 @@ import type { Environment } from "../config/text/env.ts";
 import { defined } from "../json/json.ts";
 import { openApiClient, openClusterAccess } from "../kubernetes/api-client.ts";
 import { type ClusterSource, followController } from "../kubernetes/follow-controller.ts";
+import { processConfig } from "../kubernetes/process-config.ts";
 import { watchGateway } from "../kubernetes/watch-gateway.ts";
 import type { LogOutput } from "../record/log/log-output.ts";
 import { createLogging, parseLogFilter } from "../record/log/logger.ts";
@@ -21,9 +22,9 @@ export type ClusterFlags = { readonly gateway: string } & (
 
 const POLL_MS = 100;
 
-/** A data plane opens the stats address for the probes of its pod. */
-export function clusterConfig(flags: ClusterFlags): string {
-  return "from" in flags ? 'config: { statsAddr: "0.0.0.0:15020", logging: { format: json } }\n' : "config: {}\n";
+/** Returns the text of the standalone configuration and the environment in which it is loaded. */
+export function clusterConfig(flags: ClusterFlags, environment: Environment): ReturnType<typeof processConfig> {
+  return "from" in flags ? processConfig(environment) : { text: "config: {}\n", environment };
 }
 
 /** Waits for the first snapshot. Resolves with undefined if the process is stopped first. */

@@ -51,15 +51,14 @@ export interface RunOptions {
 export async function run(options: RunOptions): Promise<number> {
   const isDefault = options.files === undefined && options.cluster === undefined;
   const { GATEWAY_BACKEND_NETWORKS, ...variables } = processEnvironment();
+  const ofCluster = options.cluster && (await import("./cluster.ts")).clusterConfig(options.cluster, variables);
   // Only documents of a cluster are restricted, by default to public addresses.
-  const environment = options.cluster
-    ? { ...variables, GATEWAY_BACKEND_NETWORKS: GATEWAY_BACKEND_NETWORKS ?? "" }
+  const environment = ofCluster
+    ? { ...ofCluster.environment, GATEWAY_BACKEND_NETWORKS: GATEWAY_BACKEND_NETWORKS ?? "" }
     : variables;
   restrictNetworks(environment.GATEWAY_BACKEND_NETWORKS);
   const sources = options.files ?? {
-    text: options.cluster
-      ? (await import("./cluster.ts")).clusterConfig(options.cluster)
-      : defaultConfig(demoProgram(), demoHistory(environment)),
+    text: ofCluster?.text ?? defaultConfig(demoProgram(), demoHistory(environment)),
   };
   setFastReads(environment.GATEWAY_FAST_READS !== "off");
   const common = { sources, environment, clock: systemClock, readStdin: options.readStdin };

@@ -190,7 +190,12 @@ export async function startController(options: ControllerOptions): Promise<Contr
   async function report(view: ClusterView): Promise<void> {
     let isIncomplete = false;
     if (options.deploy) {
-      const deploy = { ...options.deploy, controllerUrl: options.url, certificate: certificate.cert };
+      const deploy = {
+        ...options.deploy,
+        controllerUrl: options.url,
+        certificate: certificate.cert,
+        digestKey: certificate.key,
+      };
       const exists = existsIn(cache.all());
       deployFailures.clear();
       const autoscaled = new Set<string>();

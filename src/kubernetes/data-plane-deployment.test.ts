@@ -20,6 +20,7 @@ const OPTIONS = {
   backendNetworks: "",
   controllerUrl: "https://controller",
   certificate: "",
+  digestKey: "",
 } as const;
 
 function gateway(className: string, ports: readonly number[] = [80]): KubernetesObject {

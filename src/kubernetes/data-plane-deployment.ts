@@ -3,10 +3,11 @@
  * Service, a disruption budget, and an autoscaler. The Gateway owns these objects, so they are deleted with it.
  */
 
-import { createHash } from "node:crypto";
+import { createHash, createHmac } from "node:crypto";
 import { isIP } from "node:net";
 import { type KubernetesObject, keyOf, objectKey, specOf } from "../config/documents/cluster.ts";
-import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
+import { type DataPlaneConfig, replaceSecrets } from "../config/documents/data-plane-config.ts";
+import { DATA_PLANE_PORTS, GATEWAY_API_GROUP, POLICY_API_GROUP, type Verdict } from "../config/documents/documents.ts";
 import { notUsable, requestedAddresses } from "../config/documents/gateway-addresses.ts";
 import type { GatewayParameters } from "../config/documents/gateway-parameters.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
@@ -14,6 +15,7 @@ import { defined } from "../json/json.ts";
 import type { Logger } from "../record/log/logger.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS } from "./cluster-cache.ts";
+import { DATA_PLANE_CONFIG, SECRET_VARIABLE } from "./process-config.ts";
 import { WRITE_TIMEOUT_MS } from "./status.ts";
 import { TOKEN_AUDIENCE } from "./token-reviews.ts";
 
@@ -24,8 +26,16 @@ export const MANAGED_BY = "gateway-controller";
 const STATS_PORT = 15020;
 const TOKEN_FOLDER = "/var/run/secrets/gateway";
 const STATE_FOLDER = "/var/lib/gateway";
+const MIB = 1024 * 1024;
+const STATE_BYTES = 256 * MIB;
+const CONFIG_SECRETS_FOLDER = "/var/run/secrets/gateway-config";
+/** Changes with the values of Secrets in `spec.config`, which a data plane reads only at its start. */
+const SECRETS_ANNOTATION = `${POLICY_API_GROUP}/config-secrets`;
 /** Load balancers and kube-proxy send new connections to a pod for some time after its Service no longer lists it. */
 const PRE_STOP_SECONDS = 5;
+const DEFAULT_DRAIN_MS = 30_000;
+/** The grace period is longer than the drain timeout and the `preStop` hook, so that the kubelet never kills a drain. */
+const GRACE_SECONDS = PRE_STOP_SECONDS + 10;
 const DEFAULT_CPU_UTILIZATION = 70;
 const DEFAULT_RESOURCES = { requests: { cpu: "100m", memory: "128Mi" }, limits: { memory: "1Gi" } };
 
@@ -36,6 +46,8 @@ export interface DeployOptions {
   readonly serviceType: "LoadBalancer" | "NodePort" | "ClusterIP" | "None";
   readonly controllerUrl: string;
   readonly certificate: string;
+  /** The key of digests of Secrets, so that nobody can guess the Secrets from the digests. */
+  readonly digestKey: string;
   /** Backends and policies may name hosts in these private networks, a comma-separated list of CIDR blocks. */
   readonly backendNetworks: string;
 }
@@ -94,7 +106,11 @@ export function dataPlaneManifests(
         template: {
           metadata: {
             labels: { ...parameters.podLabels, ...labels },
-            annotations: { ...annotations, ...parameters.podAnnotations },
+            annotations: {
+              ...annotations,
+              ...parameters.podAnnotations,
+              ...secretsAnnotation(parameters.config, options.digestKey),
+            },
           },
           spec: podSpec(name, `${namespace}/${metadata.name}`, selector, ports, options, parameters),
         },
@@ -120,6 +136,42 @@ export function dataPlaneManifests(
     },
     ...(parameters.autoscaling ? [autoscaler(common, parameters.autoscaling)] : []),
   ];
+}
+
+function secretsAnnotation(config: DataPlaneConfig | undefined, key: string): Record<string, string> {
+  if (config === undefined || config.secrets.length === 0) return {};
+  const digest = createHmac("sha256", key).update(JSON.stringify(config.secretValues)).digest("hex");
+  return { [SECRETS_ANNOTATION]: digest };
+}
+
+/** The text of a configuration file in which variables with the values of the mounted Secrets replace references. */
+function configText(config: DataPlaneConfig): string {
+  const settings = replaceSecrets(config, (index, isFile) =>
+    isFile ? `${CONFIG_SECRETS_FOLDER}/${index}` : `${MARK}${index}${MARK}`,
+  );
+  const { logging, history } = settings;
+  const complete = {
+    ...DATA_PLANE_CONFIG,
+    ...settings,
+    logging: { ...DATA_PLANE_CONFIG.logging, ...fieldsOf(logging) },
+    ...(history === undefined ? {} : { history: { ...fieldsOf(history), folder: `${STATE_FOLDER}/history` } }),
+  };
+  // Kubernetes and the loader replace variables in the text, but only the marks stand for variables.
+  return JSON.stringify({ config: complete })
+    .replaceAll("$", "\\u0024")
+    .replace(MARKS, (_, index: string) => `\${${SECRET_VARIABLE}${index}}`);
+}
+
+const MARK = "\uf8ff";
+const MARKS = /\uf8ff(\d+)\uf8ff/g;
+
+/** Each file of the volume is named by the index of its value in `secrets`. */
+function secretSources({ secrets }: DataPlaneConfig): object[] {
+  const names = new Set(secrets.map(({ name }) => name));
+  return [...names].map((name) => {
+    const items = secrets.flatMap((one, index) => (one.name === name ? [{ key: one.key, path: String(index) }] : []));
+    return { secret: { name, items } };
+  });
 }
 
 function addressFieldOf(serviceType: DeployOptions["serviceType"]): "loadBalancerIP" | "clusterIP" {
@@ -164,13 +216,14 @@ function podSpec(
   selector: Readonly<Record<string, string>>,
   ports: readonly number[],
   { image, controllerUrl, certificate, backendNetworks }: DeployOptions,
-  { nodeSelector, tolerations, priorityClassName, resources }: GatewayParameters,
+  { nodeSelector, tolerations, priorityClassName, resources, config }: GatewayParameters,
 ): Record<string, unknown> {
+  const hasSecrets = config !== undefined && config.secrets.length > 0;
   const probe = (path: string) => ({ httpGet: { path, port: STATS_PORT } });
   return {
     serviceAccountName: account,
     automountServiceAccountToken: false,
-    terminationGracePeriodSeconds: 45,
+    terminationGracePeriodSeconds: Math.ceil((config?.drainMs ?? DEFAULT_DRAIN_MS) / 1000) + GRACE_SECONDS,
     ...defined({ nodeSelector, tolerations, priorityClassName }),
     securityContext: {
       runAsNonRoot: true,
@@ -203,6 +256,8 @@ function podSpec(
           { name: "GATEWAY_CONTROLLER_CA", value: certificate },
           { name: "GATEWAY_BACKEND_NETWORKS", value: backendNetworks },
           { name: "GATEWAY_INSTANCE", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
+          ...(config ? [{ name: "GATEWAY_CONFIG", value: configText(config) }] : []),
+          ...(hasSecrets ? [{ name: "GATEWAY_CONFIG_SECRETS", value: CONFIG_SECRETS_FOLDER }] : []),
         ],
         ports: [
           ...ports.map((port) => ({ name: `port-${port}`, containerPort: port })),
@@ -223,6 +278,7 @@ function podSpec(
           { name: "token", mountPath: TOKEN_FOLDER, readOnly: true },
           { name: "state", mountPath: STATE_FOLDER },
           { name: "tmp", mountPath: "/tmp" },
+          ...(hasSecrets ? [{ name: "config", mountPath: CONFIG_SECRETS_FOLDER, readOnly: true }] : []),
         ],
       },
     ],
@@ -233,8 +289,9 @@ function podSpec(
           sources: [{ serviceAccountToken: { audience: TOKEN_AUDIENCE, expirationSeconds: 3600, path: "token" } }],
         },
       },
-      { name: "state", emptyDir: { sizeLimit: "256Mi" } },
+      { name: "state", emptyDir: { sizeLimit: `${Math.ceil((STATE_BYTES + (config?.spoolBytes ?? 0)) / MIB)}Mi` } },
       { name: "tmp", emptyDir: { sizeLimit: "64Mi" } },
+      ...(hasSecrets ? [{ name: "config", projected: { sources: secretSources(config) } }] : []),
     ],
   };
 }

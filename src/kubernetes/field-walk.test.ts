@@ -370,6 +370,7 @@ function observe(objects: readonly KubernetesObject[]): Observed {
       backendNetworks: "",
       controllerUrl: "https://controller",
       certificate: "",
+      digestKey: "",
     }),
   );
   const conditions = [

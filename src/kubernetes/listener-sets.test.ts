@@ -116,7 +116,7 @@ test("the listeners of a set are served on the Gateway, each with its own routes
   const options = { image: "i", replicas: 1, serviceType: "ClusterIP", backendNetworks: "" } as const;
   const [, , service] = dataPlaneManifests(
     gateway(),
-    { ...options, controllerUrl: "https://controller", certificate: "" },
+    { ...options, controllerUrl: "https://controller", certificate: "", digestKey: "" },
     {},
     view.result.listenerSetOutcomes.flatMap(({ ports }) => ports),
   );

@@ -8,7 +8,7 @@ import type { Clock } from "../base/clock.ts";
 import { GatewayError } from "../core/errors.ts";
 import { type Exchange, StateKey } from "../core/exchange.ts";
 import { requestSubject, stringOrUndefined } from "../core/principal.ts";
-import { secret } from "../core/schema.ts";
+import { markLocal, secret } from "../core/schema.ts";
 import { type ContentReport, createContentReader } from "../llm/usage/response-content.ts";
 import { shown } from "./access-log.ts";
 import { type FinishedRequest, llmModel, type RequestValues } from "./finished-request.ts";
@@ -20,8 +20,8 @@ const MIB = 1024 * 1024;
 
 export const auditSchema = z
   .strictObject({
-    file: z
-      .strictObject({
+    file: markLocal(
+      z.strictObject({
         path: z
           .string()
           .min(1)
@@ -34,7 +34,9 @@ export const auditSchema = z
             "The file size in bytes at which the file is renamed to `<path>.1` and a new one is started. Default: 104857600.",
           ),
         keep: z.int().min(0).max(1000).default(10).describe("The number of renamed files to keep. Default: 10."),
-      })
+      }),
+      { what: "a file" },
+    )
       .optional()
       .describe("Writes records to a file. A relative path is resolved from the working directory."),
     otlp: z
@@ -72,6 +74,15 @@ export const auditSchema = z
   .refine(({ file, otlp }) => file !== undefined || otlp === true, "expected `file`, `otlp: true`, or both");
 
 type AuditSettings = z.output<typeof auditSchema>;
+
+/** Returns the problem of `config.audit.otlp` with the signals that `config.telemetry.otlp` exports. */
+export function auditExportProblem(
+  audit: AuditSettings | undefined,
+  signals: readonly string[] | undefined,
+): string | undefined {
+  if (audit?.otlp !== true || signals?.includes("logs")) return undefined;
+  return "needs `config.telemetry.otlp` with `logs` among its `signals`";
+}
 
 /**
  * The recorder keeps this many characters beyond the visible length, to recognize a credential that the limit would

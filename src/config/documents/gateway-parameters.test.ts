@@ -6,7 +6,7 @@ import { dataPlaneManifests } from "../../kubernetes/data-plane-deployment.ts";
 import { desiredStatuses } from "../../kubernetes/status.ts";
 import { fieldsOf, listOf } from "../text/value-shapes.ts";
 import { createCluster, type KubernetesObject, specOf } from "./cluster.ts";
-import { parametersOf, parametersSchema } from "./gateway-parameters.ts";
+import { type GatewayParameters, parametersOf, parametersSchema } from "./gateway-parameters.ts";
 
 const REFERENCE = { group: "policy.gateway.internal", kind: "GatewayParameters", name: "large" };
 
@@ -172,8 +172,9 @@ const OPTIONS = {
   backendNetworks: "",
   controllerUrl: "https://controller",
   certificate: "",
+  digestKey: "",
 } as const;
-const FIELDS: Required<ReturnType<typeof parametersSchema.parse>> = {
+const FIELDS: Required<GatewayParameters> = {
   replicas: 3,
   autoscaling: { minReplicas: 2, maxReplicas: 6, targetCpuUtilization: 50, targetMemoryUtilization: 80 },
   serviceType: "NodePort",
@@ -184,6 +185,15 @@ const FIELDS: Required<ReturnType<typeof parametersSchema.parse>> = {
   tolerations: [{ key: "edge", operator: "Exists", effect: "NoSchedule" }],
   priorityClassName: "high",
   resources: { requests: { cpu: "2" }, limits: { memory: "4Gi" } },
+  config: {
+    written: { drainTimeout: "10s" },
+    secrets: [],
+    secretValues: [],
+    hasStore: false,
+    hasSessionKey: false,
+    drainMs: 10_000,
+    spoolBytes: 0,
+  },
 };
 
 test("every field changes the data plane, and the label of the Gateway stays", () => {
@@ -205,11 +215,9 @@ test("every field changes the data plane, and the label of the Gateway stays", (
 });
 
 test("an autoscaler scales the Deployment on CPU unless memory is given", () => {
-  const autoscaler = (autoscaling: object) =>
+  const autoscaler = (autoscaling: NonNullable<GatewayParameters["autoscaling"]>) =>
     specOf(
-      dataPlaneManifests(gateway(), OPTIONS, parametersSchema.parse({ autoscaling })).find(
-        ({ kind }) => kind === "HorizontalPodAutoscaler",
-      ),
+      dataPlaneManifests(gateway(), OPTIONS, { autoscaling }).find(({ kind }) => kind === "HorizontalPodAutoscaler"),
     );
   const metric = (name: string, averageUtilization: number) => ({
     type: "Resource",

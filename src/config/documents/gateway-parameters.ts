@@ -8,6 +8,7 @@ import { defined } from "../../json/json.ts";
 import { validate } from "../schema/problems.ts";
 import { type Fields, fieldsOf, textOf } from "../text/value-shapes.ts";
 import { type Cluster, type KubernetesObject, specOf } from "./cluster.ts";
+import { type DataPlaneConfig, dataPlaneConfigSchema, readDataPlaneConfig } from "./data-plane-config.ts";
 import { POLICY_API_GROUP, type Verdict } from "./documents.ts";
 import { clusterDocument } from "./snapshot.ts";
 
@@ -71,16 +72,28 @@ export const parametersSchema = z.strictObject({
     })
     .optional()
     .describe("Resources of the container; each map replaces the default."),
+  config: dataPlaneConfigSchema
+    .optional()
+    .describe(
+      "Settings of the data plane, as in the `config` section of a file. A change replaces the pods. Secrets are references to Secrets in the namespace of the Gateway.",
+    ),
 });
 
-export type GatewayParameters = z.output<typeof parametersSchema>;
+/** The references to Secrets in `config` are resolved before its fields are checked. */
+const writtenSchema = parametersSchema.extend({ config: z.record(z.string(), z.unknown()).optional() });
+
+type WrittenParameters = z.output<typeof writtenSchema>;
+
+export interface GatewayParameters extends Omit<WrittenParameters, "config"> {
+  readonly config?: DataPlaneConfig;
+}
 
 /** Returns a verdict with the reason InvalidParameters if the reference or its object is invalid. */
 export function readParameters(
   reference: Fields,
   namespace: string | undefined,
   cluster: Cluster,
-): GatewayParameters | Verdict {
+): WrittenParameters | Verdict {
   const { group, kind } = reference;
   const name = textOf(reference.name) ?? "";
   if (group !== POLICY_API_GROUP || kind !== PARAMETERS_KIND)
@@ -89,25 +102,33 @@ export function readParameters(
     );
   if (namespace === undefined) return invalid("parametersRef.namespace: required field is missing");
   const object = cluster.object(PARAMETERS_KIND, namespace, name);
-  const shown = `${PARAMETERS_KIND} ${namespace}/${name}`;
-  if (object === undefined) return invalid(`parametersRef: ${shown} was not found`);
-  const checked = validate(parametersSchema, clusterDocument(object), specOf(object), ["spec"]);
-  if (checked.ok) return checked.value;
-  const problems = checked.problems.map(({ path, message }) => `${path}: ${message}`);
-  return invalid(`parametersRef: ${shown}: ${problems.join("; ")}`);
+  if (object === undefined) return invalid(`${shownReference(namespace, name)} was not found`);
+  const checked = validate(writtenSchema, clusterDocument(object), specOf(object), ["spec"]);
+  const { problems } = readDataPlaneConfig(fieldsOf(specOf(object).config), () => undefined);
+  const all = [...(checked.ok ? [] : checked.problems), ...problems];
+  if (checked.ok && all.length === 0) return checked.value;
+  return invalid(`${shownReference(namespace, name)}: ${problemText(all)}`);
+}
+
+function shownReference(namespace: string | undefined, name: unknown): string {
+  return `parametersRef: ${PARAMETERS_KIND} ${namespace}/${String(name)}`;
+}
+
+function problemText(problems: readonly { readonly path: string; readonly message: string }[]): string {
+  return problems.map(({ path, message }) => `${path}: ${message}`).join("; ");
 }
 
 function invalid(message: string): Verdict {
   return { isTrue: false, reason: "InvalidParameters", message };
 }
 
-export function isVerdict(read: GatewayParameters | Verdict): read is Verdict {
+export function isVerdict<Parameters extends object>(read: Parameters | Verdict): read is Verdict {
   return "isTrue" in read;
 }
 
 /**
- * Merges the parameters of the class and of the Gateway, which takes precedence for each field. Returns a verdict if
- * either is invalid.
+ * Merges the parameters of the class and of the Gateway, which takes precedence for each field, and for each field of
+ * `config`. Returns a verdict if either is invalid.
  */
 export function parametersOf(
   gateway: KubernetesObject,
@@ -116,17 +137,34 @@ export function parametersOf(
 ): GatewayParameters | Verdict {
   const ofClass = fieldsOf(gatewayClass && specOf(gatewayClass).parametersRef);
   const own = fieldsOf(fieldsOf(specOf(gateway).infrastructure).parametersRef);
-  const read = (reference: Fields, namespace: string | undefined): GatewayParameters | Verdict =>
-    Object.keys(reference).length === 0 ? {} : readParameters(reference, namespace, cluster);
+  const { namespace = "" } = gateway.metadata;
+  const read = (reference: Fields, from: string | undefined): WrittenParameters | Verdict =>
+    Object.keys(reference).length === 0 ? {} : readParameters(reference, from, cluster);
   const common = read(ofClass, textOf(ofClass.namespace));
   if (isVerdict(common)) return invalid(`GatewayClass ${gatewayClass?.metadata.name} is not accepted`);
-  const ofGateway = read(own, gateway.metadata.namespace);
+  const ofGateway = read(own, namespace);
   if (isVerdict(ofGateway)) return invalid(`spec.infrastructure.${ofGateway.message}`);
-  const { replicas, autoscaling, ...parameters } = common;
+  const { replicas, autoscaling, config: commonConfig, ...parameters } = common;
+  const { config: ownConfig, ...ownParameters } = ofGateway;
   // Both determine the number of pods, so one of the Gateway replaces either of the class.
   const isScaled = ofGateway.replicas !== undefined || ofGateway.autoscaling !== undefined;
   const number = {
     ...defined({ replicas, autoscaling }),
   };
-  return { ...(isScaled ? {} : number), ...parameters, ...ofGateway };
+  const merged = { ...(isScaled ? {} : number), ...parameters, ...ownParameters };
+  if (commonConfig === undefined && ownConfig === undefined) return merged;
+  const { problems, config } = readDataPlaneConfig({ ...commonConfig, ...ownConfig }, ({ name, key }) => {
+    const text = cluster.secret(namespace, name)?.get(key);
+    // A value created from a file often ends with an unintended line break.
+    if (text !== undefined && text !== "") return { text: text.replace(/\r?\n$/, "") };
+    const secret = `Secret ${namespace}/${name}`;
+    if (text === "") return { problem: `key ${key} of ${secret} is empty` };
+    return { problem: cluster.secret(namespace, name) ? `${secret} has no key ${key}` : `${secret} was not found` };
+  });
+  if (config !== undefined) return { ...merged, config };
+  const names = [
+    ...(commonConfig === undefined ? [] : [shownReference(textOf(ofClass.namespace), ofClass.name)]),
+    ...(ownConfig === undefined ? [] : [shownReference(namespace, own.name)]),
+  ];
+  return invalid(`${names.join(", ")}: ${problemText(problems)}`);
 }

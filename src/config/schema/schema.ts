@@ -7,7 +7,16 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { linearRegex } from "../../base/regex.ts";
 import type { BackendDefinition } from "../../core/backend.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
-import { celSource, duration, exactlyOneOf, headerName, markAddress, port, secret } from "../../core/schema.ts";
+import {
+  celSource,
+  duration,
+  exactlyOneOf,
+  filePath,
+  headerName,
+  markAddress,
+  port,
+  secret,
+} from "../../core/schema.ts";
 import { isAddressRange } from "../../http/address-range.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { pathFault } from "../../http/request-path.ts";
@@ -200,7 +209,7 @@ const folder = z.strictObject({
     .describe("A folder that the gateway writes to, relative to this file. Only one gateway at a time can use it."),
 });
 
-const redis = z.strictObject({
+export const redisSchema = z.strictObject({
   redis: z
     .string()
     .refine(isRedisUrl, "expected redis://[user:password@]host[:port][/database], or rediss:// for TLS")
@@ -210,14 +219,15 @@ const redis = z.strictObject({
       description:
         "`redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. Redis 6.2 or newer. Replicas that share it share sessions and budgets.",
     }),
+  password: secret().optional().describe("The password, if it is not in the URL."),
   prefix: z.string().max(64).default("gateway:").describe("The prefix of every key. Default: `gateway:`."),
   timeout: duration()
     .default(1_000)
     .describe("How long one operation may take before the store counts as unavailable. Default: 1s."),
-  ca: z.string().min(1).optional().describe("A PEM file with the CA certificates to trust for `rediss://`."),
+  ca: filePath().optional().describe("A PEM file with the CA certificates to trust for `rediss://`."),
 });
 
-export const storeSchema = z.union([z.literal("memory"), folder, redis]);
+export const storeSchema = z.union([z.literal("memory"), folder, redisSchema]);
 
 function weight(of: "requests" | "connections") {
   return z
