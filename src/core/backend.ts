@@ -8,7 +8,7 @@ import type { HeaderList } from "../http/headers.ts";
 import type { HttpResponseReceiver, TlsOptions } from "../http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
-import type { CompiledScope, CompileEnv, ExtraMatch, PathMatch, Protection } from "./policy.ts";
+import type { CompiledScope, CompileEnv, ExtraMatch, PathMatch, Protection, SharedState } from "./policy.ts";
 import type { Reply } from "./reply.ts";
 import type { BackendAttributes, LlmAttributes } from "./request-attributes.ts";
 import type { ServerGroup } from "./session-persistence.ts";
@@ -171,6 +171,8 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
   extraMatches?(config: z.output<Schema>, paths: readonly string[]): readonly ExtraMatch[];
   /** Anything but `none` for a backend that guards its servers with this configuration, apart from its policies. */
   protection(config: z.output<Schema>): Protection;
+  /** Returns the state that several gateways must share, apart from that of its policies. */
+  sharedState?(written: Readonly<Record<string, unknown>>): SharedState | undefined;
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }
 

@@ -355,6 +355,13 @@ export interface ExtraMatch {
  */
 export type Protection = "none" | "route" | "paths";
 
+export interface SharedState {
+  /** Names the state, for example `budgets`. */
+  readonly what: string;
+  /** True if a common `config.sessionKey` is enough, without a common store. */
+  readonly isSigned?: true;
+}
+
 export interface PolicyDefinition<Kind extends string = string, Schema extends z.ZodType = z.ZodType> {
   readonly kind: Kind;
   readonly doc: string;
@@ -378,6 +385,11 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   trustedHosts?(config: z.output<Schema>): readonly string[];
   /** Returns paths that the policy serves in addition to the route's matches, for example well-known documents. */
   extraMatches?(config: z.output<Schema>): readonly ExtraMatch[];
+  /**
+   * Returns the state of the policy that several gateways must share, with the configuration as written, which may not
+   * be valid.
+   */
+  sharedState?(written: Readonly<Record<string, unknown>>): SharedState | undefined;
   /** Replaces aliases in the written configuration by the names that `/config_dump` and traces show. */
   shown?(written: Readonly<Record<string, unknown>>): Record<string, unknown>;
   compile(config: z.output<Schema>, env: CompileEnv): Hooks;

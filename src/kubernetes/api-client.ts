@@ -17,6 +17,8 @@ import type { HttpPool, TlsOptions } from "../http/http-client.ts";
 import { tryReadJson } from "../json/read-json.ts";
 import { KubeconfigError, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
+/** A write that takes longer fails, because leadership may have ended. */
+export const WRITE_TIMEOUT_MS = 5_000;
 const RESPONSE = peerInput("kubernetes-api/response");
 const ERROR_RESPONSE = peerInput("kubernetes-api/error");
 const EVENT = peerInput("kubernetes-api/watch-event");

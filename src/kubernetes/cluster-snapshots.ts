@@ -41,6 +41,8 @@ import { translateResources } from "../config/documents/translate.ts";
 import { routeSchema } from "../config/schema/schema.ts";
 import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import { policies } from "../policies/index.ts";
+import { deployedName } from "./data-plane-deployment.ts";
+import { type SeveralPods, severalPods } from "./shared-state.ts";
 
 export interface ClusterView {
   /** Contains the GatewayClasses that name this controller. */
@@ -53,6 +55,8 @@ export interface ClusterView {
   readonly cluster: Cluster;
   /** Maps `namespace/name` of each Gateway to its parameters, or to a verdict if they are invalid. */
   readonly parameters: ReadonlyMap<string, GatewayParameters | Verdict>;
+  /** Maps `namespace/name` to the pods of each Gateway that may have several. */
+  readonly pods: ReadonlyMap<string, SeveralPods>;
   /** Includes the routes of other controllers. */
   readonly routes: readonly KubernetesObject[];
 }
@@ -69,7 +73,12 @@ export function classVerdict(object: KubernetesObject, cluster: Cluster): Verdic
   return isVerdict(parameters) ? { ...parameters, message: `spec.${parameters.message}` } : CLASS_ACCEPTED;
 }
 
-export function createClusterView(objects: readonly KubernetesObject[], nowMs: number): ClusterView {
+/** `defaultReplicas` is undefined if the controller does not deploy data planes. */
+export function createClusterView(
+  objects: readonly KubernetesObject[],
+  nowMs: number,
+  defaultReplicas?: number,
+): ClusterView {
   const classes = objects.filter(
     (object) => object.kind === "GatewayClass" && specOf(object).controllerName === CONTROLLER_NAME,
   );
@@ -105,6 +114,15 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
       return [gatewayKey(gateway), parametersOf(gateway, gatewayClass, cluster)];
     }),
   );
+  const pods = new Map<string, SeveralPods>();
+  for (const gateway of gateways) {
+    if (defaultReplicas === undefined) break;
+    const found = parameters.get(gatewayKey(gateway));
+    if (found === undefined || isVerdict(found)) continue;
+    const deployment = cluster.object("Deployment", gateway.metadata.namespace ?? "", deployedName(gateway));
+    const several = severalPods(found, defaultReplicas, deployment);
+    if (several) pods.set(gatewayKey(gateway), several);
+  }
   const gatewayOutcomes = translated.gatewayOutcomes.map((outcome) => {
     const found = parameters.get(fullName(outcome.document));
     return outcome.accepted.isTrue && found && isVerdict(found) ? { ...outcome, accepted: found } : outcome;
@@ -143,7 +161,7 @@ export function createClusterView(objects: readonly KubernetesObject[], nowMs: n
     snapshots.set(key, createSnapshot(key, [...own, ...used], endpointsFor(used, endpoints)));
   }
   const policyObjects = new Map(ownPolicies.map((policy) => [objectKey(policy), policy]));
-  return { classes, gateways, result, snapshots, policyObjects, cluster, parameters, routes };
+  return { classes, gateways, result, snapshots, policyObjects, cluster, parameters, pods, routes };
 }
 
 /** Removes duplicates and sorts, so that the snapshot version does not depend on the order of lookups. */

@@ -177,7 +177,7 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const beganMs = clock.monotonicMs();
     const split = heldObjects.split(cache.all(), cache.unreadable().length === 0);
     held = split.held;
-    const fresh = createClusterView(split.usable, clock.now());
+    const fresh = createClusterView(split.usable, clock.now(), options.deploy?.replicas);
     gateways = new Map(fresh.gateways.map((gateway) => [gatewayKey(gateway), gateway]));
     for (const [key, { version }] of fresh.snapshots)
       if (versions.get(key)?.version !== version) versions.set(key, { version, sinceMs: clock.monotonicMs() });

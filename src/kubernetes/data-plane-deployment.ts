@@ -13,10 +13,9 @@ import type { GatewayParameters } from "../config/documents/gateway-parameters.t
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import { defined } from "../json/json.ts";
 import type { Logger } from "../record/log/logger.ts";
-import { type ApiClient, ApiError } from "./api-client.ts";
+import { type ApiClient, ApiError, WRITE_TIMEOUT_MS } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS } from "./cluster-cache.ts";
 import { DATA_PLANE_CONFIG, SECRET_VARIABLE } from "./process-config.ts";
-import { WRITE_TIMEOUT_MS } from "./status.ts";
 import { TOKEN_AUDIENCE } from "./token-reviews.ts";
 
 /** gwctl finds the pods of a Gateway by this label (GEP-1762). */

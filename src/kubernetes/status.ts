@@ -34,11 +34,12 @@ import { gatewayKey } from "../config/documents/snapshot.ts";
 import { type Fields, fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
 import { defined } from "../json/json.ts";
 import type { Logger } from "../record/log/logger.ts";
-import { type ApiClient, ApiError } from "./api-client.ts";
+import { type ApiClient, ApiError, WRITE_TIMEOUT_MS } from "./api-client.ts";
 import { KINDS, pathOfObject } from "./cluster-cache.ts";
 import { type ClusterView, classVerdict, gatewaysByParent } from "./cluster-snapshots.ts";
 import { conditionsOf, isSame, ownConditions } from "./conditions.ts";
 import { poolStatuses } from "./pool-status.ts";
+import { stateOfBackend, stateOfPolicy, type UnsharedState, unsharedState } from "./shared-state.ts";
 
 export interface GatewayState {
   readonly programmed: Verdict;
@@ -61,11 +62,14 @@ export function desiredStatuses(
   nowMs: number,
   unreadable: readonly string[] = [],
 ): DesiredStatus[] {
+  const reported = withUnsharedState(view);
   const all = [
     ...view.classes.map((object) => ({ object, status: classStatus(object, view.cluster, nowMs) })),
     ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs, unreadable)),
     ...view.result.listenerSetOutcomes.map((outcome) => listenerSetStatus(outcome, stateOf, nowMs)),
-    ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
+    ...view.result.routeOutcomes.flatMap(({ document, parents }) =>
+      routeStatus(objectOf(document), reported(objectOf(document), parents), nowMs),
+    ),
     ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
     ...tlsPolicyStatuses(view, nowMs),
     ...poolStatuses(view, nowMs),
@@ -296,6 +300,54 @@ function routeStatus(object: KubernetesObject, outcomes: readonly ParentOutcome[
   return [{ object, status: { parents: [...others, ...own] } }];
 }
 
+type Outcomes = (route: KubernetesObject, outcomes: readonly ParentOutcome[]) => readonly ParentOutcome[];
+
+/** Reports the Backends of routes whose state the pods of the Gateway do not share. */
+function withUnsharedState(view: ClusterView): Outcomes {
+  if (view.pods.size === 0) return (_, outcomes) => outcomes;
+  const states = statesOfRoutes(view);
+  const byParent = gatewaysByParent(view.gateways, view.result.listenerSetOutcomes);
+  return (route, outcomes) => {
+    const own = states.get(route) ?? [];
+    if (own.length === 0) return outcomes;
+    return outcomes.map((outcome) => {
+      const { kind = "Gateway", namespace, name } = outcome.parentRef;
+      const key = keyOf(textOf(namespace) ?? route.metadata.namespace ?? "", String(name));
+      const gateway = byParent.get(`${String(kind)} ${key}`);
+      const problem = gateway && unsharedState(own, view.pods.get(gatewayKey(gateway)));
+      if (problem === undefined || !outcome.accepted.isTrue) return outcome;
+      const { partiallyInvalid: known } = outcome;
+      const partiallyInvalid: Verdict = known
+        ? { ...known, message: `${known.message}; ${problem}` }
+        : { isTrue: true, reason: "UnsupportedValue", message: problem };
+      return { ...outcome, partiallyInvalid };
+    });
+  };
+}
+
+function statesOfRoutes({ cluster, result }: ClusterView): Map<unknown, UnsharedState[]> {
+  const byBackend = new Map<string, UnsharedState[]>();
+  const stateOf = ({ namespace, name }: Pick<Referent, "namespace" | "name">): UnsharedState[] => {
+    const key = keyOf(namespace, name);
+    let found = byBackend.get(key);
+    if (found === undefined) {
+      const backend = cluster.object("Backend", namespace, name);
+      found = (backend ? stateOfBackend(backend) : []).map((one) => ({ ...one, field: `Backend ${key} ${one.field}` }));
+      byBackend.set(key, found);
+    }
+    return found;
+  };
+  const states = new Map<unknown, UnsharedState[]>();
+  for (const { document, uses = [] } of result.routes) {
+    const own = states.get(document.value) ?? [];
+    for (const use of uses)
+      for (const state of use?.reference.kind === "Backend" ? stateOf(use.reference) : [])
+        if (!own.includes(state)) own.push(state);
+    states.set(document.value, own);
+  }
+  return states;
+}
+
 function policyStatus(
   policy: KubernetesObject,
   view: ClusterView,
@@ -306,14 +358,20 @@ function policyStatus(
   if (!current) return [];
   const before = listOf(fieldsOf(current.status).ancestors).map(fieldsOf);
   const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
+  const states = view.pods.size === 0 ? [] : stateOfPolicy(current);
   const own = listOf(fieldsOf(policy.status).ancestors).map((ancestor) => {
     const { ancestorRef, controllerName, conditions } = fieldsOf(ancestor);
     const reference = fieldsOf(ancestorRef);
     const isGateway = reference.kind === "Gateway" && reference.group === GATEWAY_API_GROUP;
     const key = `${String(reference.namespace)}/${String(reference.name)}`;
     const message = isGateway ? stateOf(key).refused.get(objectKey(current)) : undefined;
-    if (message === undefined) return { ancestorRef, controllerName, conditions };
     const known = before.find((one) => isSame(one.ancestorRef, ancestorRef))?.conditions;
+    if (message === undefined) {
+      const problem = isGateway && view.pods.has(key) ? unsharedState(states, view.pods.get(key)) : undefined;
+      const verdicts = problem === undefined ? undefined : withProblem(conditions, problem);
+      const shown = verdicts === undefined ? conditions : conditionsOf(current, known, nowMs, verdicts);
+      return { ancestorRef, controllerName, conditions: shown };
+    }
     const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
     const verdicts = { Accepted: invalid, Attached: invalid };
     return { ancestorRef, controllerName, conditions: conditionsOf(current, known, nowMs, verdicts) };
@@ -323,6 +381,20 @@ function policyStatus(
   // Policies without a target of this controller are not modified.
   if (!isOurs && others.length === before.length) return [];
   return [{ object: current, status: { ancestors: [...others, ...(isOurs ? own : [])].slice(0, 16) } }];
+}
+
+/** An accepted policy has an effect, but not the whole one. Returns undefined for other policies. */
+function withProblem(conditions: unknown, problem: string): Record<string, Verdict> | undefined {
+  if (!isAccepted({ conditions })) return undefined;
+  const verdicts = listOf(conditions)
+    .map(fieldsOf)
+    .map(({ type, status, reason, message }): [string, Verdict] => {
+      const verdict = { isTrue: status === "True", reason: String(reason), message: String(message) };
+      if (type !== "Accepted") return [String(type), verdict];
+      const others = verdict.reason === "Valid" ? [] : [verdict.message];
+      return ["Accepted", { isTrue: true, reason: "PartiallyInvalid", message: [...others, problem].join("; ") }];
+    });
+  return Object.fromEntries(verdicts);
 }
 
 function isAccepted({ conditions }: { readonly conditions: unknown }): boolean {
@@ -483,7 +555,6 @@ const SUPPORTED_FEATURES: readonly string[] = [
 ];
 
 const PARALLEL = 8;
-export const WRITE_TIMEOUT_MS = 5_000;
 
 export interface StatusWriter {
   /** Resolves with true if a write failed and must be retried. */

@@ -21,5 +21,14 @@ export const mcp = defineBackend({
   protection: ({ targets, toolsLock }) =>
     toolsLock !== undefined || targets.some(({ tools }) => tools !== undefined) ? "route" : "none",
   extraMatches: (config, paths) => loginRelay().relayPaths(config, paths),
+  sharedState({ targets, statefulMode }) {
+    const hasLogins =
+      Array.isArray(targets) &&
+      targets.some(
+        (target: { readonly mcp?: { readonly oauth?: unknown } } | null) => target?.mcp?.oauth !== undefined,
+      );
+    if (hasLogins) return { what: "connected accounts" };
+    return statefulMode === "stateless" ? undefined : { what: "MCP sessions", isSigned: true };
+  },
   compile: (config, env) => implementation().compileMcp(config, env),
 });

@@ -418,4 +418,8 @@ test("two pods without a store share nothing", async (t) => {
   assert.equal(countOf(mcp, 404), mcp.length / 2);
   assert.ok(admittedTokens > BUDGET_TOKENS, `${admittedTokens} tokens`);
   assert.equal(countOf(keyed, 401), keyed.length / 2);
+  for (const name of ["budget", "keys"]) {
+    const { ancestors } = fieldsOf(cluster.api.get(`${OWN_API}/gatewaypolicies`, "infra", name)?.status);
+    assert.match(JSON.stringify(ancestors), /"PartiallyInvalid".*set spec\.config\.store/, name);
+  }
 });

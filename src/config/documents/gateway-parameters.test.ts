@@ -42,6 +42,8 @@ function acceptance(objects: readonly KubernetesObject[]): Record<string, string
   return Object.fromEntries(statuses);
 }
 
+const KEY_REFERENCE = { secretRef: { name: "shared", key: "session" } };
+
 const references: [name: string, objects: KubernetesObject[], gatewayClass: string, gateway: string][] = [
   ["none", [gatewayClass(), gateway()], "True Accepted", "True Accepted"],
   [
@@ -73,6 +75,28 @@ const references: [name: string, objects: KubernetesObject[], gatewayClass: stri
     "with an unknown field",
     [gatewayClass(), gateway(REFERENCE), parameters("infra/large", { image: "own" })],
     "True Accepted",
+    "False InvalidParameters",
+  ],
+  [
+    "of a class, with a Secret that each Gateway needs",
+    [
+      gatewayClass({ ...REFERENCE, namespace: "infra" }),
+      gateway(),
+      parameters("infra/large", {
+        config: { store: { redis: { secretRef: { name: "redis", key: "url" } } }, sessionKey: KEY_REFERENCE },
+      }),
+    ],
+    "True Accepted",
+    "False InvalidParameters",
+  ],
+  [
+    "of a class, with an invalid setting",
+    [
+      gatewayClass({ ...REFERENCE, namespace: "infra" }),
+      gateway(),
+      parameters("infra/large", { config: { sessionKey: KEY_REFERENCE, drainTimeout: "soon" } }),
+    ],
+    "False InvalidParameters",
     "False InvalidParameters",
   ],
   [
@@ -153,6 +177,17 @@ test("the parameters of a Gateway take precedence over those of its class", () =
     parameters("system/small", { replicas: 2, nodeSelector: { pool: "edge" } }),
   ]);
   assert.deepEqual(parametersOf(own, ofClass, cluster), { replicas: 4, nodeSelector: { pool: "edge" } });
+});
+
+test("each setting of a Gateway takes precedence over that of its class", () => {
+  const ofClass = gatewayClass({ ...REFERENCE, name: "small", namespace: "system" });
+  const store = { redis: "redis://redis.infra.svc" };
+  const cluster = createCluster([
+    parameters("infra/large", { config: { drainTimeout: "10s" } }),
+    parameters("system/small", { config: { drainTimeout: "60s", store } }),
+  ]);
+  const merged = parametersOf(gateway(REFERENCE), ofClass, cluster);
+  assert.deepEqual("config" in merged && merged.config?.written, { drainTimeout: "10s", store });
 });
 
 for (const [ofClass, ofGateway] of [

@@ -93,6 +93,7 @@ export const apiKey = definePolicy({
   exemptsLogins: true,
   protection: () => "paths",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
+  sharedState: ({ stored }) => (stored === true ? { what: "stored API keys" } : undefined),
   schema: z
     .strictObject({
       mode: authenticationMode.optional(),

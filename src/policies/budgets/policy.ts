@@ -108,6 +108,7 @@ export const budgets = definePolicy({
   doc: "Limits the cost of LLM calls per day, week or month, in US dollars or tokens, in total or per key; sends alerts, and returns 429 when a budget is exhausted.",
   scopes: ["gateway", "route", "model"],
   protection: ({ limits }) => protectionBy(limits.map(({ key }) => key)),
+  sharedState: () => ({ what: "budgets" }),
   schema: budgetsSchema,
   entries: [["limits"]],
 

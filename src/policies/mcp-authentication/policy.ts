@@ -188,6 +188,7 @@ export const mcpAuthentication = definePolicy({
   scopes: ["route"],
   role: "security",
   protection: () => "paths",
+  sharedState: ({ redirectUris }) => (redirectUris === undefined ? undefined : { what: "logins", isSigned: true }),
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema,
 

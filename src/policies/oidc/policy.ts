@@ -102,6 +102,7 @@ export const oidc = definePolicy({
   role: "security",
   exemptsLogins: true,
   protection: () => "paths",
+  sharedState: () => ({ what: "sign-ins and sessions" }),
   schema,
   trustedHosts: ({ redirectUri }) => [new URL(redirectUri).hostname],
   extraMatches: (config) => [{ exact: getCallbackPath(config) }, { exact: getLogoutPath(config) }],
