@@ -111,8 +111,22 @@ function parseSource(source: string): ParsedExpression {
     if (rest === "") throw new ExpressionError(source, offset, "syntax error: the expression ends too early");
     // The parser backtracks to the last complete expression, so the mistake is at this offset or later.
     const near = rest.length > 20 ? `${rest.slice(0, 20)}…` : rest;
-    throw new ExpressionError(source, offset, `syntax error at \`${near.replace(/\s+/g, " ")}\``);
+    const message = `syntax error at \`${near.replace(/\s+/g, " ")}\``;
+    throw new ExpressionError(source, offset, `${message}: ${expectedAt(rest)}`);
   }
+}
+
+const WORD_OPERATORS: Readonly<Record<string, string>> = { and: "&&", or: "||", not: "!" };
+
+/** Returns what CEL expects instead of the text, which begins with the token that it cannot read. */
+function expectedAt(rest: string): string {
+  const [token = ""] = /^(?:[A-Za-z_]\w*|[=!<>]=|&&|\|\||\S)/.exec(rest) ?? [];
+  const instead = WORD_OPERATORS[token.toLowerCase()];
+  if (instead !== undefined) return `write \`${instead}\` instead of \`${token}\``;
+  if (token === ".") return "expected the name of a field after `.`";
+  if (token === "in") return "expected a list or a map after `in`";
+  if (/^[=!<>&|+*/%?:,-]/.test(token)) return `expected a value after \`${token}\``;
+  return `expected an operator such as \`==\` or \`&&\` before \`${token}\``;
 }
 
 /**

@@ -6,18 +6,25 @@
 import { z } from "zod";
 import { isHeaderName } from "../base/header-names.ts";
 import { compileExpression, ExpressionError } from "../cel/expression.ts";
+import { unknownFields } from "../cel/values/unknown-fields.ts";
 import { includesHeader, MESSAGE_HEADERS } from "../http/header-rules.ts";
 import { isHeaderValue } from "../http/headers.ts";
 import { parseAuthority } from "../http/host.ts";
 
-/** Compiles the CEL expression at load, so that a mistake fails the load and not a request. */
+/**
+ * Compiles the CEL expression at load, so that a mistake fails the load and not a request. A field that no version has
+ * is a mistake too, unless the expression tests it with `has()`.
+ */
 export function celSource(): z.ZodString {
   const schema = z.string().superRefine((source, context) => {
     try {
-      compileExpression(source);
+      const { paths, readings } = compileExpression(source);
+      const { tested } = readings();
+      const [unknown] = unknownFields([...paths].filter((path) => !tested.has(path)));
+      if (unknown !== undefined) context.addIssue({ code: "custom", message: `cel: ${unknown}` });
     } catch (error) {
       if (!(error instanceof ExpressionError)) throw error;
-      context.addIssue({ code: "custom", message: error.message });
+      context.addIssue({ code: "custom", message: error.located });
     }
   });
   return markExpression(schema);
@@ -114,11 +121,16 @@ export function serverUrl() {
   return markAddress(httpUrl());
 }
 
-export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Shape>, keys: readonly string[]) {
+/** `advice` tells how to get the effect of several of the fields. */
+export function exactlyOneOf<Shape extends z.ZodRawShape>(
+  schema: z.ZodObject<Shape>,
+  keys: readonly string[],
+  advice = "",
+) {
   const checked = schema.superRefine((value, context) => {
     const present = keys.filter((key) => (value as Record<string, unknown>)[key] !== undefined);
     if (present.length === 1) return;
-    const message = `use only one of ${fieldList(keys)}, found ${present.join(" and ")}`;
+    const message = `use only one of ${fieldList(keys)}, found ${present.join(" and ")}${advice}`;
     context.addIssue({ code: "custom", ...(present.length === 0 ? missingChoice(keys) : { message }) });
   });
   return markExactlyOne(checked, keys);

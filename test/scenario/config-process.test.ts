@@ -171,7 +171,7 @@ test("an unset variable stops the start: the message of the spec, the name and t
   assert.equal(exit.code, 1);
   assert.equal(
     exit.stderr.replace(`${at}/`, ""),
-    "config.yaml:5:11: routes[0].name: environment variable not found: MY_NAME\n",
+    "config.yaml:5:11: routes[0].name: environment variable not found: MY_NAME. Set it, or write ${MY_NAME:-default}\n",
   );
   assert.equal((await run(t, ["--validate-only", "-f", join(at, "config.yaml")], { env: { MY_NAME: "x" } })).code, 0);
 });

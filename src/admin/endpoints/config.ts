@@ -111,7 +111,7 @@ function compiled(source: string): Expression | AdminResponse {
   try {
     return compileExpression(source);
   } catch (error) {
-    if (error instanceof ExpressionError) return jsonResponse({ error: error.message }, 400);
+    if (error instanceof ExpressionError) return jsonResponse({ error: error.located }, 400);
     throw error;
   }
 }

@@ -176,7 +176,7 @@ function compileMatcher(source: string | null): ((exchange: Exchange) => boolean
   try {
     expression = compileExpression(source);
   } catch (error) {
-    if (error instanceof ExpressionError) return error.message;
+    if (error instanceof ExpressionError) return error.located;
     throw error;
   }
   const unknown = [...expression.attributes].find((name) => !KNOWN_AT_ARRIVAL.has(name));

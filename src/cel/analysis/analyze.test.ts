@@ -1,12 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compileExpression, ExpressionError } from "../expression.ts";
+import { ATTRIBUTE_NAMES } from "../values/attributes.ts";
+
+const ATTRIBUTES = [...ATTRIBUTE_NAMES].join(", ");
 
 const refused = [
   // Syntax: the parser steps back to the last complete expression.
-  { source: "jwt.sub ==\n  && true", message: "cel: syntax error at `== && true`", at: "1:9" },
-  { source: "jwt.sub jwt.sub", message: "cel: syntax error at `jwt.sub`", at: "1:9" },
-  { source: "jwt.?sub", message: "cel: syntax error at `.?sub`", at: "1:4" },
+  {
+    source: "jwt.sub ==\n  && true",
+    message: "cel: syntax error at `== && true`: expected a value after `==`",
+    at: "1:9",
+  },
+  {
+    source: "jwt.sub jwt.sub",
+    message: "cel: syntax error at `jwt.sub`: expected an operator such as `==` or `&&` before `jwt`",
+    at: "1:9",
+  },
+  { source: "jwt.?sub", message: "cel: syntax error at `.?sub`: expected the name of a field after `.`", at: "1:4" },
   // Functions.
   {
     source: "jwt.sub.lowerCase()",
@@ -37,6 +48,14 @@ const refused = [
   },
   { source: "jwt.roles.all('x', true)", message: 'cel: "all" is written as list.all(name, condition)', at: "1:11" },
   // Attributes.
+  {
+    source: "user == 'a'",
+    message: 'cel: unknown attribute "user", did you mean "jwt.sub", "apiKey.name", or "basicAuth.username"?',
+    at: "1:1",
+  },
+  { source: "jwt.sub and true", message: "cel: syntax error at `and true`: write `&&` instead of `and`", at: "1:9" },
+  { source: "jwt.sub in", message: "cel: syntax error at `in`: expected a list or a map after `in`", at: "1:9" },
+  { source: "jwt.sub == ", message: "cel: syntax error at `==`: expected a value after `==`", at: "1:9" },
   { source: "jtw.sub == 'a'", message: 'cel: unknown attribute "jtw", did you mean "jwt"?', at: "1:1" },
   { source: "reqest.path == '/'", message: 'cel: unknown attribute "reqest", did you mean "request"?', at: "1:1" },
   { source: "api_key.user_id", message: 'cel: unknown attribute "api_key", did you mean "apiKey"?', at: "1:1" },
@@ -45,14 +64,18 @@ const refused = [
     message: 'cel: unknown attribute "rol", did you mean "role"?',
     at: "1:24",
   },
-  { source: "jwt.roles.exists(role, true) && role == 'a'", message: 'cel: unknown attribute "role"', at: "1:33" },
+  {
+    source: "jwt.roles.exists(role, true) && role == 'a'",
+    message: `cel: unknown attribute "role"; expected ${ATTRIBUTES}`,
+    at: "1:33",
+  },
   {
     source: "k0123456789abcdef01234567",
     message: "cel: unknown attribute of 25 characters (a fixed text needs quotes inside the expression)",
     at: "1:1",
   },
-  { source: "constructor", message: 'cel: unknown attribute "constructor"', at: "1:1" },
-  { source: "__proto__.x", message: 'cel: unknown attribute "__proto__"', at: "1:1" },
+  { source: "constructor", message: `cel: unknown attribute "constructor"; expected ${ATTRIBUTES}`, at: "1:1" },
+  { source: "__proto__.x", message: `cel: unknown attribute "__proto__"; expected ${ATTRIBUTES}`, at: "1:1" },
   // Constants and the rest.
   { source: "jwt.exp > 9223372036854775808", message: "cel: the number does not fit into 64 bits", at: "1:11" },
   {
@@ -60,7 +83,7 @@ const refused = [
     message: 'cel: "google.protobuf.Any{…}": protobuf messages are not available',
     at: "1:1",
   },
-  { source: "google.protobuf.Any", message: 'cel: unknown attribute "google"', at: "1:1" },
+  { source: "google.protobuf.Any", message: `cel: unknown attribute "google"; expected ${ATTRIBUTES}`, at: "1:1" },
   { source: "jwt.sub.matches('(a')", message: "cel: error parsing regexp: missing closing ): `(a`", at: "1:17" },
 ];
 for (const { source, message, at } of refused) {

@@ -25,6 +25,25 @@ const TYPE_NAMES: ReadonlySet<string> = new Set([
   ...["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"],
   ...["google.protobuf.Timestamp", "google.protobuf.Duration"],
 ]);
+/** Returns nothing for a text that is probably a value without quotes. */
+function attributeList(root: string, known: readonly string[]): string {
+  return root.length > LONGEST_NAME ? "" : `; expected ${known.join(", ")}`;
+}
+
+/** Names that other products and languages use. */
+const FAMILIAR: ReadonlyMap<string, string> = new Map([
+  ["user", '"jwt.sub", "apiKey.name", or "basicAuth.username"'],
+  ["username", '"jwt.sub", "apiKey.name", or "basicAuth.username"'],
+  ["claims", '"jwt"'],
+  ["token", '"jwt"'],
+  ["headers", '"request.headers"'],
+  ["method", '"request.method"'],
+  ["path", '"request.path"'],
+  ["host", '"request.host"'],
+  ["ip", '"source.address"'],
+  ["tool", '"mcp.tool.name"'],
+  ["model", '"llm.requestModel"'],
+]);
 const INT64_LIMIT = 2n ** 63n;
 const LONGEST_NAME = 24;
 
@@ -113,7 +132,9 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
     }
     if (TYPE_NAMES.has([root, ...segments].join("."))) return;
     const known = [...ATTRIBUTE_NAMES, ...[...variables].filter((name) => !name.startsWith("@"))];
-    throw problemAt(node, `unknown attribute ${quoted(root)}${suggestion(root, known)}`);
+    const meant = FAMILIAR.get(root.toLowerCase());
+    const hint = meant === undefined ? suggestion(root, known) : `, did you mean ${meant}?`;
+    throw problemAt(node, `unknown attribute ${quoted(root)}${hint || attributeList(root, known)}`);
   }
 
   function visitCall(node: Node, call: CallNode, variables: ReadonlySet<string>, depth: number): void {

@@ -1,6 +1,6 @@
 /**
- * Finds fields that an expression reads but that no attribute has, such as `request.headerz`. They are warnings and not
- * errors, because a rule can test fields of another version with `has()`.
+ * Finds fields that an expression reads but that no attribute has, such as `request.headerz`. A field that a rule tests
+ * with `has()` may belong to another version.
  */
 import { ATTRIBUTES } from "./attributes.ts";
 import { suggestion } from "./nearest-name.ts";

@@ -67,7 +67,7 @@ binds:
   const [policy] = loaded.config.routes[0]?.policies ?? [];
   assert.deepEqual(policy?.config, { key: "a$HOME-${HOME}" });
   assert.deepEqual(problemsOf("binds: [{ port: $PORT, listeners: [] }]"), [
-    "c.yaml:1:1: gateways.default.port: environment variable not found: PORT",
+    "c.yaml:1:1: gateways.default.port: environment variable not found: PORT. Set it, or write ${PORT:-default}",
   ]);
 });
 

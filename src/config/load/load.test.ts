@@ -60,7 +60,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
   [
     "a key that is no expression",
     limit("{ requests: 1, unit: Hours, key: 'jwt.sub +' }"),
-    [`4:61: ${LOCAL}.key: cel: syntax error at \`+\``],
+    [`4:61: ${LOCAL}.key: cel: syntax error at \`+\`: expected a value after \`+\` (column 9 of the expression)`],
   ],
   [
     "a rule of two kinds",

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { finish } from "../../base/sliced-work.ts";
 import { loadConfig } from "../load/load.ts";
@@ -76,6 +77,19 @@ const files: [text: string, field: string, said: RegExp][] = [
 for (const [text, field, said] of files) {
   test(`${field}: ${said.source}`, () => assert.match(saidOf(text).get(field) ?? "nothing is said", said));
 }
+
+test("no field of the schema is called unsupported", () => {
+  const fields = new Set<string>();
+  const collect = (value: unknown): void => {
+    if (typeof value !== "object" || value === null) return;
+    if ("properties" in value) for (const name of Object.keys(value.properties as object)) fields.add(name);
+    for (const child of Object.values(value)) collect(child);
+  };
+  collect(JSON.parse(readFileSync("schema/config.schema.json", "utf8")));
+  assert.ok(fields.has("oidc") && fields.has("openapi"));
+  const stale = FOREIGN_WORDS.filter(({ word, say }) => say === "not supported here" && fields.has(word));
+  assert.deepEqual(stale, []);
+});
 
 test("no row is there twice, and none stands for a word that is known beside its fields", () => {
   const keys = FOREIGN_WORDS.map(({ word, beside }) => `${word} ${beside.join()}`);

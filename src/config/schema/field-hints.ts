@@ -137,11 +137,15 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(["targets", "prefixMode"], ["sessionTtl"], "`sessionIdleTtl`"),
   ...unsupported(["azureProjectName"], "Azure is reached by `azureResourceName`"),
   ...unsupported(["a2a"], "write a backend `a2a`"),
-  ...unsupported(["tlsRoutes", "routeGroups", "workloads"]),
+  ...unsupported(["tlsRoutes"], "write `tcpRoutes`"),
+  ...unsupported(["routeGroups", "workloads"]),
   ...unsupported(["frontendPolicies"], "`gwctl import agentgateway` converts it to `config`"),
-  ...unsupported(["oidc", "networkAuthorization", "tokenExchange"]),
-  ...unsupported(["openapi", "conditional", "tunnelProtocol", "hbone", "evictionPolicy"]),
-  ...unsupported(["inferenceRouting", "sessionAffinity", "agentCore"]),
+  ...unsupported(["networkAuthorization"], "write `authorization` with rules on `source.address`"),
+  ...unsupported(["tokenExchange"], "write `backendAuth.oauth`"),
+  ...unsupported(["inferenceRouting"], "write `endpointPicker`"),
+  ...unsupported(["sessionAffinity"], "write `sessionPersistence`"),
+  ...unsupported(["tunnelProtocol", "hbone", "evictionPolicy", "agentCore"]),
+  { word: "name", beside: ["host", "weight"], say: "remove it; only a `service` or an `ai` provider has a name" },
 
   // These names come from LiteLLM.
   ...write(MODEL, ["model_name"], "`name`"),
@@ -155,7 +159,9 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(ROOT, ["mcp_servers"], "`mcp.targets`"),
   ...write(["models"], ["fallbacks", "router_settings"], "`virtualModels` with `failover`"),
   ...write(["models"], ["master_key"], "`policies.apiKey`"),
-  ...unsupported(["model_info", "max_budget", "callbacks", "success_callback"]),
+  ...unsupported(["model_info"], "write prices into `modelCatalog`"),
+  ...unsupported(["max_budget"], "write `budgets` below `policies`"),
+  ...unsupported(["callbacks", "success_callback"], "write `config.telemetry.otlp` or `config.history`"),
   ...unsupported(["drop_params"], "parameters that a provider does not know are rejected and named"),
 
   // These names come from supergateway and mcp-proxy.

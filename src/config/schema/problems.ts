@@ -160,6 +160,8 @@ function messageOf(issue: Issue, value: unknown, schemas: readonly z.ZodType[]):
     if (value === undefined) return "required field is missing";
     // A schema can add its own advice.
     const advice = issue.message.startsWith("Invalid ") ? "" : `; ${issue.message}`;
+    // The suggestion would be hard to find after a long list.
+    if (hint !== "" && values.length > LISTED_VALUES) return `unknown value ${JSON.stringify(value)}${hint}${advice}`;
     return `expected ${values.map((one) => JSON.stringify(one)).join(" or ")}${hint}${advice}`;
   }
   if (issue.code === "too_small" && issue.origin === "array") return "must not be empty";
@@ -169,6 +171,8 @@ function messageOf(issue: Issue, value: unknown, schemas: readonly z.ZodType[]):
     return `must be at most ${issue.maximum}`;
   return issue.message;
 }
+
+const LISTED_VALUES = 8;
 
 /** A longer number may be an API key in the wrong field. */
 const QUOTED_NUMBER_CHARS = 6;

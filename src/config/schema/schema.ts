@@ -65,6 +65,7 @@ export const canarySchema = exactlyOneOf(
       .describe("The time over which failures are counted. Default: 1m."),
   }),
   ["share", "when"],
+  ". For both, list the host in two backends, each with its own canary",
 );
 
 export type CanaryConfig = z.output<typeof canarySchema>;

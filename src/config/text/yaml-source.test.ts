@@ -68,7 +68,9 @@ for (const [name, text, value] of resolved) {
 }
 
 test("names of an object's own methods are not variables", () => {
-  assert.deepEqual(problemsOf("a: ${toString}"), ["f.yaml:1:4: a: environment variable not found: toString"]);
+  assert.deepEqual(problemsOf("a: ${toString}"), [
+    "f.yaml:1:4: a: environment variable not found: toString. Set it, or write ${toString:-default}",
+  ]);
 });
 
 test("names of an object's own members are names [C6]", () => {
@@ -79,6 +81,7 @@ const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ fo
 
 const INDENTATION =
   "the indentation is wrong here or in the next line (the keys of one object begin in the same column), or a value with a colon needs quotes";
+const STAR = 'a value that begins with * needs quotes, for example "*"';
 const COLON = "a colon is missing after a key, or the indentation is wrong";
 
 const refused: [name: string, text: string, lines: string[]][] = [
@@ -86,8 +89,8 @@ const refused: [name: string, text: string, lines: string[]][] = [
     "unset variables, all at once and in place [C3]",
     "a: ${NONE}\nb:\n  - x: '${OTHER}'",
     [
-      "f.yaml:1:4: a: environment variable not found: NONE",
-      "f.yaml:3:8: b[0].x: environment variable not found: OTHER",
+      "f.yaml:1:4: a: environment variable not found: NONE. Set it, or write ${NONE:-default}",
+      "f.yaml:3:8: b[0].x: environment variable not found: OTHER. Set it, or write ${OTHER:-default}",
     ],
   ],
   [
@@ -107,12 +110,23 @@ const refused: [name: string, text: string, lines: string[]][] = [
   ["too many documents", "---\n".repeat(10_001), ["f.yaml:1:1: the file has more than 10,000 documents"]],
   ["a malformed placeholder [C3]", "a: ${1X}", [`f.yaml:1:4: a: ${MALFORMED}`]],
   ["an open placeholder [C3]", "a: '${PORT'", [`f.yaml:1:4: a: ${MALFORMED}`]],
-  ["a key twice [C1]", "a: 1\nb: 2\na: 3", ["f.yaml:3:1: a: duplicate key in the same object"]],
-  ["a key twice in a flow map", "x: { a: 1, a: 2 }", ["f.yaml:1:12: x.a: duplicate key in the same object"]],
+  [
+    "a key twice [C1]",
+    "a: 1\nb: 2\na: 3",
+    ["f.yaml:3:1: a: duplicate key in the same object: it is in line 1 already"],
+  ],
+  [
+    "a key twice in a flow map",
+    "x: { a: 1, a: 2 }",
+    ["f.yaml:1:12: x.a: duplicate key in the same object: it is in line 1 already"],
+  ],
   [
     "keys twice at several depths, in the order of the file",
     "a:\n  - { b: 1,\n      b: 2 }\na: 3",
-    ["f.yaml:3:7: a[0].b: duplicate key in the same object", "f.yaml:4:1: a: duplicate key in the same object"],
+    [
+      "f.yaml:3:7: a[0].b: duplicate key in the same object: it is in line 2 already",
+      "f.yaml:4:1: a: duplicate key in the same object: it is in line 1 already",
+    ],
   ],
   [
     "the one name that an object cannot hold [C6]",
@@ -123,7 +137,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
   [
     "broken syntax in a few lines, without its echo",
     "a: [1, 2\nb: 1\nc: 2\nd: 3",
-    ["f.yaml:2:1: Flow sequence in block collection must be sufficiently indented and end with a ]"],
+    ['f.yaml:2:1: "[" is not closed before this line: add "]", or indent the line further'],
   ],
   [
     "a tag that nobody knows, which would make the value an empty one [C1]",
@@ -142,11 +156,15 @@ const refused: [name: string, text: string, lines: string[]][] = [
     "a: &x [*x]",
     ["f.yaml:1:1: the aliases cannot be expanded: an alias is inside its own anchor"],
   ],
+  ["an alias of nothing, without repeating what may be a value", "a: *secret", [`f.yaml:1:4: ${STAR}`]],
+  ["a star without quotes", "- name: *\n- hosts: [*.example.com]", [`f.yaml:1:9: ${STAR}`]],
+  ["a pattern without quotes", "a: 1\nhosts: [*.example.com]", [`f.yaml:2:9: ${STAR}`]],
   [
-    "an alias of nothing, without repeating what may be a value",
-    "a: *secret",
-    ["f.yaml:1:1: the aliases cannot be expanded: one has no anchor before it; quote values that begin with *"],
+    "an object that is not closed",
+    "a: { b: 1\nc: 2",
+    ['f.yaml:2:1: "{" is not closed before this line: add "}", or indent the line further'],
   ],
+  ["a character that YAML reserves", "a: @b", ["f.yaml:1:4: a value that begins with this character needs quotes"]],
   [
     "characters that placeholders are marked with",
     "a: \ue000",

@@ -133,7 +133,7 @@ export function* parseSource(
       });
     } catch (error) {
       // Aliases of aliases can grow exponentially, and an alias can be inside its own anchor.
-      const reason = `the aliases cannot be expanded: ${aliasMessage(error as Error)}`;
+      const reason = `the aliases cannot be expanded: ${(error as Error).message}`;
       problems.push(new ConfigError(at(startOf(document.contents)), "", reason));
     }
   }
@@ -211,13 +211,6 @@ function sourceDocument(
   };
 }
 
-/** Does not quote the alias name, because an unquoted value that starts with `*` parses as one. */
-function aliasMessage(error: Error): string {
-  return error instanceof ReferenceError
-    ? "one has no anchor before it; quote values that begin with *"
-    : error.message;
-}
-
 export interface EnvironmentText {
   readonly text: string;
   readonly names: readonly string[];
@@ -247,15 +240,22 @@ export function resolveDocument(
   visit(document, {
     Map(_key, node, path) {
       const name = (pair: Pair): string => pathText([...pathOf(path, node), keyOf(pair)]);
-      for (const pair of repeatedKeys(node.items))
-        problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "duplicate key in the same object"));
+      for (const { pair, first } of repeatedKeys(node.items)) {
+        const { line } = at(startOf(first.key));
+        const message = `duplicate key in the same object: it is in line ${line} already`;
+        problems.push(new ConfigError(at(startOf(pair.key)), name(pair), message));
+      }
       // An object would silently drop the key `__proto__`.
       for (const pair of node.items.filter((item) => keyOf(item) === "__proto__"))
         problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "this name cannot be used"));
     },
     Alias(_key, node) {
       aliases += 1;
-      if (aliases <= MAX_ALIASES) return undefined;
+      if (aliases <= MAX_ALIASES && node.resolve(document) !== undefined) return undefined;
+      if (aliases <= MAX_ALIASES) {
+        problems.push(new ConfigError(at(startOf(node)), "", UNQUOTED_STAR));
+        return undefined;
+      }
       problems.push(new ConfigError(at(startOf(node)), "", `more than ${MAX_ALIASES} aliases`));
       return visit.BREAK;
     },
@@ -296,10 +296,14 @@ function resolveScalar(
   if (unset !== undefined && resolved.missing.length > 0) unset.push({ path: path(), names: resolved.missing });
   else
     for (const name of resolved.missing)
-      problems.push(new ConfigError(at(startOf(node)), pathText(path()), `${MISSING_VARIABLE}: ${name}`));
+      problems.push(new ConfigError(at(startOf(node)), pathText(path()), missingVariable(name)));
   // A plain scalar is typed after the replacement, so `port: ${PORT}` is a number.
   node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
   return resolved;
+}
+
+function missingVariable(name: string): string {
+  return `${MISSING_VARIABLE}: ${name}. Set it, or write \${${name}:-default}`;
 }
 
 function retyped(text: string, document: Document.Parsed): unknown {
@@ -312,11 +316,14 @@ function retyped(text: string, document: Document.Parsed): unknown {
   return text;
 }
 
-function repeatedKeys(pairs: readonly Pair[]): Pair[] {
-  const seen = new Set<string>();
-  return pairs.filter((pair) => {
+function repeatedKeys(pairs: readonly Pair[]): { readonly pair: Pair; readonly first: Pair }[] {
+  const seen = new Map<string, Pair>();
+  return pairs.flatMap((pair) => {
     const key = keyOf(pair);
-    return seen.has(key) || !seen.add(key);
+    const first = seen.get(key);
+    if (first !== undefined) return [{ pair, first }];
+    seen.set(key, pair);
+    return [];
   });
 }
 
@@ -389,9 +396,18 @@ function malformedBefore(marked: string, offset: number): number | undefined {
   return found < 0 ? undefined : lineStart + found;
 }
 
+/** Does not quote the name, because any unquoted value that starts with `*` parses as an alias. */
+const UNQUOTED_STAR = 'a value that begins with * needs quotes, for example "*"';
+
 /** Removes quoted parts of the file, because they may contain a secret. */
 function yamlMessage(code: string, message: string, tooDeep: string): string {
   if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
+  if (code === "BAD_ALIAS") return UNQUOTED_STAR;
+  if (message.startsWith("Plain value cannot start with"))
+    return "a value that begins with this character needs quotes";
+  const bracket = /^Flow (?:sequence|map) in block collection .* end with a (.)/.exec(message)?.[1];
+  if (bracket !== undefined)
+    return `"${bracket === "]" ? "[" : "{"}" is not closed before this line: add "${bracket}", or indent the line further`;
   if (code === "BLOCK_AS_IMPLICIT_KEY")
     return "the indentation is wrong here or in the next line (the keys of one object begin in the same column), or a value with a colon needs quotes";
   if (code === "MULTILINE_IMPLICIT_KEY" || message.startsWith("Implicit map keys need"))
