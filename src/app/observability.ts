@@ -17,6 +17,7 @@ import type { OtlpSettings, Signal } from "../record/telemetry/settings.ts";
 import type { Telemetry, TelemetryEnv } from "../record/telemetry/telemetry.ts";
 import { HISTORY_SECONDS, type TrafficHistory } from "../record/traffic.ts";
 import { processEntries } from "../store/owned-store.ts";
+import type { Store } from "../store/store.ts";
 import type { AppOptions } from "./app-options.ts";
 import { checkAuditExport, createConfiguredAudit, type OpenAuditFile, openAuditFile } from "./audit.ts";
 import { watchHeapAndLog } from "./capacity.ts";
@@ -104,7 +105,7 @@ export function historyRecorder(
   { process, redaction }: ProcessSettings,
   add: (row: RowValues) => void,
 ): HistoryRecorder | undefined {
-  return process.history && createHistoryRecorder({ redaction, team: process.history.team, add });
+  return process.history && createHistoryRecorder(redaction, process.history.team, add);
 }
 
 /** An unresponsive collector must not delay the shutdown. */
@@ -130,7 +131,7 @@ export function onlySignals(settings: OtlpSettings | undefined, signals: readonl
 const SAVE_MS = 60_000;
 
 export function keepHistory(
-  { clock, store, logger }: Pick<Services, "clock" | "store" | "logger">,
+  { clock, store, logger }: Pick<Services, "clock" | "logger"> & { readonly store: Store },
   { process: { adminAddr = "" }, folder }: ProcessSettings,
   history: TrafficHistory,
   shutdown: Shutdown,

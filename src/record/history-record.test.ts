@@ -12,11 +12,7 @@ const KEY = "key-of-ada-0123456789";
 
 function stored(rules: readonly RecordedRule[], outcome = DENIED): RequestRecord {
   const rows: RowValues[] = [];
-  const record = createHistoryRecorder({
-    redaction: createRedaction(),
-    team: undefined,
-    add: (row) => void rows.push(row),
-  });
+  const record = createHistoryRecorder(createRedaction(), undefined, (row) => void rows.push(row));
   const exchange = anExchange({ headers: { authorization: `Bearer ${KEY}` } });
   exchange.checkedRules = rules;
   exchange.limits.readings = [{ rule: "3 per hour", limit: "3", remaining: 1, resetSeconds: 60, share: 1 / 3 }];

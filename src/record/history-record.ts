@@ -70,13 +70,11 @@ function isPostgresUrl(text: string): boolean {
 
 export type HistoryRecorder = (finished: FinishedRequest) => void;
 
-interface HistoryRecorderOptions {
-  readonly redaction: Redaction;
-  readonly team: string | undefined;
-  add(row: RowValues): void;
-}
-
-export function createHistoryRecorder({ redaction, team, add }: HistoryRecorderOptions): HistoryRecorder {
+export function createHistoryRecorder(
+  redaction: Redaction,
+  team: string | undefined,
+  add: (row: RowValues) => void,
+): HistoryRecorder {
   const teamExpression = team === undefined ? undefined : compileExpression(team);
   return ({ exchange, values }) => {
     const row = historyRow(values);

@@ -275,7 +275,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
     seq: -1,
     id,
     time: new Date(at).toISOString(),
-    durationMs: Math.round(durationMs * 1000) / 1000,
+    durationMs,
     listener,
     route,
     backend: null,

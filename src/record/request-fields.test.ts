@@ -20,7 +20,7 @@ function outputsOf(parts: ExchangeParts, route: string | undefined, status: numb
   exchange.route = route;
   const finished = finishedRequest(exchange, { status, end: "complete", responseBytes: 7 }, 12.3456, redaction);
   const rows: RowValues[] = [];
-  createHistoryRecorder({ redaction, team: undefined, add: (row) => void rows.push(row) })(finished);
+  createHistoryRecorder(redaction, undefined, (row) => void rows.push(row))(finished);
   const row = Object.fromEntries(COLUMNS.map((name, i) => [name, rows[0]?.[i]])) as unknown as HistoryRow;
   const log = logFields(finished.values);
   const metrics = createMetrics();

@@ -53,13 +53,13 @@ export function createRequestMetrics(metrics: Metrics): (finished: FinishedReque
     ["backend", "target"],
   );
   const labelOfKey = boundedLabel(LABELLED_KEYS);
-  const statusLabel = createStatusLabels();
+  const labelOfStatus = boundedLabel(MAX_UNREGISTERED_STATUSES, Object.keys(STATUS_CODES));
   let last: Series | undefined;
 
   function seriesOf(values: RequestValues): Series {
     const { listener, route = "", backend = "", status, result, failure } = values;
     const method = methodLabel(values.method);
-    const statusText = status === undefined ? "" : statusLabel(status);
+    const statusText = status === undefined ? "" : labelOfStatus(String(status));
     return {
       values,
       count: requests.labels(listener, route, backend, method, statusText, result, failure?.code ?? ""),
@@ -98,16 +98,4 @@ function hasSameLabels(one: RequestValues, other: RequestValues): boolean {
     one.result === other.result &&
     one.failure?.code === other.failure?.code
   );
-}
-
-function createStatusLabels(): (status: number) => string {
-  const labels = new Map(Object.keys(STATUS_CODES).map((status) => [Number(status), status]));
-  const most = labels.size + MAX_UNREGISTERED_STATUSES;
-  return (status) => {
-    const known = labels.get(status);
-    if (known !== undefined) return known;
-    if (labels.size >= most) return "other";
-    labels.set(status, String(status));
-    return String(status);
-  };
 }

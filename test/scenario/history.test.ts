@@ -320,11 +320,7 @@ routes: [{ name: web, policies: { directResponse: { status: 418, body: no } } }]
       "\u2028",
     ];
     const rows: RowValues[] = [];
-    const record = createHistoryRecorder({
-      redaction: createRedaction(),
-      team: undefined,
-      add: (row) => void rows.push(row),
-    });
+    const record = createHistoryRecorder(createRedaction(), undefined, (row) => void rows.push(row));
     for (const sub of names) {
       const exchange = anExchange({ jwt: { sub } });
       exchange.limits.spent = [{ account: `m/tokens/month/2026-11/=${boundedKey(sub)}`, amount: 1 }];

@@ -64,14 +64,14 @@ const OVERFLOW = "other";
 const MAX_CHOSEN_LABEL_CHARS = 200;
 
 /**
- * Returns a function for label values that a client, server, or provider chooses. The first `most` values keep their
- * own label. Later and longer values share `other`.
+ * Returns a function for label values that a client, server, or provider chooses. The registered values and the first
+ * `most` others keep their own label. Later and longer values share `other`.
  */
-export function boundedLabel(most: number): (value: string) => string {
-  const known = new Set<string>();
+export function boundedLabel(most: number, registered: readonly string[] = []): (value: string) => string {
+  const known = new Set(registered);
   return (value) => {
     if (known.has(value)) return value;
-    if (known.size >= most || value.length > MAX_CHOSEN_LABEL_CHARS) return OVERFLOW;
+    if (known.size >= registered.length + most || value.length > MAX_CHOSEN_LABEL_CHARS) return OVERFLOW;
     known.add(value);
     return value;
   };

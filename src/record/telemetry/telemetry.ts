@@ -149,14 +149,9 @@ function createCounters({ metrics, logger }: TelemetryEnv) {
 
 const TRACE_BYTES = 16;
 
-interface SamplingEnv {
-  readonly ids: IdSource;
-  random(): number;
-}
-
 function createSampling(
   { sampling, spans, signals }: Pick<OtlpSettings, "sampling" | "spans" | "signals">,
-  { ids, random }: SamplingEnv,
+  { ids, random }: Pick<TelemetryEnv, "ids" | "random">,
 ): (exchange: Exchange) => void {
   const ratio = signals.includes("traces") ? (sampling?.ratio ?? 1) : 0;
   const followsClient = signals.includes("traces") && (sampling?.followClient ?? true);
