@@ -14,11 +14,27 @@ const ROOT_PAGES = ["README", "ARCHITECTURE", "CHANGELOG", "CONTRIBUTING", "CODE
 const LINK = /(!?)\[((?:[^[\]]|\[[^\]]*\])*)\]\(([^()\s]*)\)/g;
 const FENCED = /(^ {0,3}(`{3,}|~{3,})[^\n]*\n[\s\S]*?^ {0,3}\2[^\n]*$)/gm;
 
+/** The front matter of the start page, above the tables of docs/README.md. */
+const LANDING = `---
+layout: home
+hero:
+  name: MCP & LLM Gateway
+  text: One address for MCP servers, models, and APIs
+  tagline: Logins, tool rules, budgets, and failover. It explains every request that it rejects.
+  actions:
+    - { theme: brand, text: Tutorial, link: /tutorial }
+    - { theme: alt, text: Install, link: /install }
+    - { theme: alt, text: Recipes, link: /recipes }
+---
+
+`;
+
 /** Returns the Markdown of every page by its path in the site. */
 export function stagedPages() {
   const sources = pageSources();
   const places = new Map([...sources].map(([page, source]) => [source.path, page]));
-  return new Map([...sources].map(([page, { path, text }]) => [page, withLinks(text, path, page, places)]));
+  const pages = new Map([...sources].map(([page, { path, text }]) => [page, withLinks(text, path, page, places)]));
+  return pages.set("index.md", `${LANDING}${pages.get("index.md")}`);
 }
 
 export function stage() {
@@ -102,7 +118,7 @@ function relativeTo(page, place) {
   return path.startsWith(".") ? path : `./${path}`;
 }
 
-/** Reads the sections of docs/README.md: every row of its tables is an entry, every line above a table a group. */
+/** Reads the sections of docs/README.md: every row of its tables is an entry. Only the first group is open. */
 export function sidebar() {
   const pages = stagedPages();
   const sections = [];
@@ -112,12 +128,8 @@ export function sidebar() {
     const row = /^\| \[(.*?)\]\(\.\/(.*?)\) \|/.exec(line);
     if (heading) {
       items = [];
-      sections.push({ text: heading[1], items });
+      sections.push({ text: heading[1], items, collapsed: sections.length > 0 });
     } else if (row) items?.push({ text: row[1], link: `/${row[2].replace(/(?:index)?\.md(?=#|$)/, "")}` });
-    else if (/^\w[^|]*$/.test(line) && sections.length > 0) {
-      items = [];
-      sections.at(-1).items.push({ text: line, items });
-    }
   }
   return sections;
 }

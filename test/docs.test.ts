@@ -108,7 +108,19 @@ test("the index lists every page exactly once, by section", () => {
   const index = read("docs/README.md");
   assert.deepEqual(
     [...index.matchAll(/^## (.+)$/gm)].map(([, section]) => section),
-    ["Get started", "Guides", "Concepts", "Reference", "Operate", "Contribute"],
+    [
+      "Start",
+      "Migrate",
+      "Connect clients",
+      "MCP",
+      "LLM",
+      "Security",
+      "Traffic",
+      "Operate",
+      "Kubernetes",
+      "Reference",
+      "Internals",
+    ],
   );
   const listed = [...index.matchAll(/\]\(([\w/-]+\.md)(?:#[\w-]+)?\)/g)].map(([, page]) => page as string);
   assert.deepEqual(listed.toSorted(), indexed.toSorted());

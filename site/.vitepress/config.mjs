@@ -12,6 +12,11 @@ const slugify = (heading) =>
     .replace(/[^\p{L}\p{N}\s_-]/gu, "")
     .replace(/\s/g, "-");
 
+const INTERNAL_PAGES = new Set(["architecture.md", "contributing.md", "reference/spec.md", "reference/threats.md"]);
+const isInternal = (page) => /^(?:adr|internals)\//.test(page) || INTERNAL_PAGES.has(page);
+/** The links at the end of a page, which would be a search result of their own. */
+const NEXT_LINKS = /<h2 id="next"[\s\S]*$/;
+
 // biome-ignore lint/style/noDefaultExport: VitePress reads the default export.
 export default {
   title: "MCP & LLM Gateway",
@@ -44,6 +49,7 @@ export default {
     },
   },
   themeConfig: {
+    logo: "/favicon.svg",
     siteTitle: `MCP & LLM Gateway ${version}`,
     nav: [
       { text: "Overview", link: "/overview" },
@@ -51,7 +57,16 @@ export default {
     ],
     sidebar: sidebar(),
     outline: { level: [2, 3] },
-    search: { provider: "local" },
+    search: {
+      provider: "local",
+      options: {
+        // The pages for contributors would come before those for users.
+        _render: (source, env, md) => {
+          const html = md.render(source, env);
+          return isInternal(env.relativePath) ? "" : html.replace(NEXT_LINKS, "");
+        },
+      },
+    },
     docFooter: { prev: false, next: false },
   },
 };
