@@ -130,7 +130,7 @@ function configPage(schema, backends, schemaOf) {
     "",
     NOTE,
     "",
-    "Every field of the standalone configuration file. How files are read is told in [Configuration](../configuration.md);",
+    "Every field of the standalone configuration file. [Configuration](../configuration.md) explains how files are loaded;",
     "the fields of policies are in [Policies](policies.md).",
     "",
   ];

@@ -33,7 +33,7 @@ export const POLICY_LIMITS = {
     [
       "MAX_OTHER_TOKENS",
       "llm/guards/guard-services.ts",
-      "values and names of that response, in addition to one for each text",
+      "JSON values and names in that response (each text counts as one more)",
       "it counts as failed",
     ],
     [

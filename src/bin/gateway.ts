@@ -29,10 +29,10 @@ const HELP = `Usage: gateway [-f <path>]... [options]
       --health [addr] Asks a running gateway whether it is ready, at its admin or stats address (by default
                       localhost:15000), and exits with 0 or 1.
       --gateway <namespace/name>  Serves a Gateway of a Kubernetes cluster:
-        --kubeconfig <file>       as the cluster says, which is only read (for development), or
+        --kubeconfig <file>       read the Gateway from this cluster (read-only, for development), or
         --context <name>
         --from <url>              as its controller says, with
-        --token-file <file>       the token that is shown to the controller, and
+        --token-file <file>       file with the token for the controller, and
         --state-folder <folder>   where the last good state is kept.
       --version       Prints the version.
       --help          Prints this text.
