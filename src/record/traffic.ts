@@ -190,7 +190,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
 }
 
 function createSeries(name: readonly string[], { fine, coarse }: typeof TOTAL): Series {
-  return { name, fine: createRing(fine), coarse: createRing(coarse) };
+  return { name, fine: { ...fine, kept: [] }, coarse: { ...coarse, kept: [] } };
 }
 
 function addToSeries(series: Series | undefined, nowMs: number, sample: TrafficSample): void {
@@ -283,10 +283,6 @@ interface RingSpan {
   readonly coveredSeconds: number;
 }
 
-function createRing({ slotMs, slots }: Pick<Ring, "slotMs" | "slots">): Ring {
-  return { slotMs, slots, kept: [] };
-}
-
 function addSample(ring: Ring, nowMs: number, { result, bin, isMcpCall, tokens, cost }: TrafficSample): void {
   const slot = openSlot(ring, Math.floor(nowMs / ring.slotMs));
   slot.requests += 1;
@@ -319,19 +315,18 @@ function pointsIn(rings: readonly Ring[], slotMs: number, { fromMs }: RingSpan, 
 }
 
 function totalIn(rings: readonly Ring[], fromMs: number, nowMs: number): TrafficNumbers {
-  return sumOfTraffic(
-    rings.flatMap((ring) => numbersOfSlots(ring, fromMs, nowMs).flatMap((number) => slotAt(ring, number) ?? [])),
-  );
+  return sumOfTraffic(rings.flatMap((ring) => slotsIn(ring, fromMs, nowMs).filter((slot) => slot !== undefined)));
 }
 
 function requestsIn(ring: Ring, fromMs: number, nowMs: number): number[] {
-  return numbersOfSlots(ring, fromMs, nowMs).map((number) => slotAt(ring, number)?.requests ?? 0);
+  return slotsIn(ring, fromMs, nowMs).map((slot) => slot?.requests ?? 0);
 }
 
-function numbersOfSlots({ slotMs, slots }: Ring, fromMs: number, nowMs: number): number[] {
-  const last = Math.floor(nowMs / slotMs);
-  const first = Math.max(last - slots + 1, Math.floor(fromMs / slotMs));
-  return Array.from({ length: last - first + 1 }, (_unused, i) => first + i);
+/** Returns the slots of the time, oldest first. An empty slot is undefined. */
+function slotsIn(ring: Ring, fromMs: number, nowMs: number): (Slot | undefined)[] {
+  const last = Math.floor(nowMs / ring.slotMs);
+  const first = Math.max(last - ring.slots + 1, Math.floor(fromMs / ring.slotMs));
+  return Array.from({ length: last - first + 1 }, (_unused, i) => slotAt(ring, first + i));
 }
 
 /** Returns undefined if the slot is empty. */
@@ -363,10 +358,9 @@ const PACKED = ["requests", "failed", "rejected", "aborted", "mcpCalls", "tokens
 const PACKED_LENGTH = { min: 1 + PACKED.length, max: 2 + PACKED.length + DURATION_BINS };
 
 function packRing(ring: Ring, nowMs: number): number[][] {
-  return numbersOfSlots(ring, 0, nowMs).flatMap((number) => {
-    const slot = slotAt(ring, number);
-    return slot === undefined ? [] : [[number, ...PACKED.map((name) => slot[name]), ...slot.durations]];
-  });
+  return slotsIn(ring, 0, nowMs).flatMap((slot) =>
+    slot === undefined ? [] : [[slot.number, ...PACKED.map((name) => slot[name]), ...slot.durations]],
+  );
 }
 
 /** Adds packed slots and ignores outdated and invalid ones. Returns the start of the oldest slot that was added. */

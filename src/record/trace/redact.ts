@@ -209,7 +209,7 @@ export function redactText(text: string, found?: string[]): string {
 }
 
 export function credentialsIn(value: string): string[] {
-  const bare = value.replace(LITERAL, (literal) => " ".repeat(literal.length));
+  const bare = withoutLiterals(value);
   const constants = [...value.matchAll(LITERAL)].flatMap(({ 0: literal, index }) => {
     const constant = constantIn(literal);
     return isIndex(bare, index, literal.length) || !couldBeSecret(constant) ? [] : [constant];
@@ -302,7 +302,7 @@ function redactClause(
   setsOwnHeader: boolean,
   found?: string[],
 ): string {
-  const bare = clause.replace(LITERAL, (literal) => " ".repeat(literal.length));
+  const bare = withoutLiterals(clause);
   let readsSecret = /\brawToken\b|\bapiKey\.key\b|\bcredentials?\b/.test(bare);
   let isOwnHeader = setsOwnHeader;
   for (const { 0: literal, index } of clause.matchAll(LITERAL)) {
@@ -323,6 +323,11 @@ function redactClause(
     const shown = redactText(value, found);
     return shown === value ? literal : withConstant(literal, shown);
   });
+}
+
+/** Replaces the literals with spaces, so that offsets stay the same. */
+function withoutLiterals(source: string): string {
+  return source.replace(LITERAL, (literal) => " ".repeat(literal.length));
 }
 
 const OPENING = /^[rRbB]{0,2}("""|'''|"|')/;
@@ -349,7 +354,7 @@ function isIndex(bare: string, at: number, length: number): boolean {
  * the source.
  */
 function splitClauses(source: string): string[] {
-  const bare = source.replace(LITERAL, (literal) => " ".repeat(literal.length));
+  const bare = withoutLiterals(source);
   const clauses: string[] = [];
   let depth = 0;
   let from = 0;
@@ -488,10 +493,7 @@ function stringsIn(json: string): string[] {
 
 /** The forms in which a value may be repeated: as a whole, without its scheme, and each cookie. */
 function credentialCopies(value: string): string[] {
-  const copies = value === "" ? [] : [value];
-  const space = value.indexOf(" ");
-  const credential = space < 0 ? "" : value.slice(space + 1).trim();
-  if (credential !== "") copies.push(credential);
+  const copies = [value, withoutScheme(value)].filter((copy) => copy !== "");
   if (!value.includes("=") && !value.includes(";")) return copies;
   for (const part of value.split(/;\s*/)) {
     const cookie = part.slice(part.indexOf("=") + 1);
@@ -500,14 +502,17 @@ function credentialCopies(value: string): string[] {
   return copies;
 }
 
-const SECRET_SEPARATORS = /[\s=;,"]+/;
-const EACH_SEPARATOR = /[\s=;,"]+/g;
+const SECRET_SEPARATORS = /[\s=;,"]+/g;
+
+/** Returns the credential of a value such as `Bearer abc`, or an empty string for one word. */
+function withoutScheme(value: string): string {
+  const space = value.indexOf(" ");
+  return space < 0 ? "" : value.slice(space + 1).trim();
+}
 
 function secretsIn(value: string): string[] {
-  const space = value.indexOf(" ");
-  const credential = space < 0 ? "" : value.slice(space + 1).trim();
   const parts = value.split(SECRET_SEPARATORS).filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
-  return [value, credential, ...parts];
+  return [value, withoutScheme(value), ...parts];
 }
 
 /**
@@ -517,9 +522,9 @@ function secretsIn(value: string): string[] {
 function hasSecretWithin(value: string, chars: number): boolean {
   const space = value.indexOf(" ");
   if ((space < 0 ? value : value.slice(space + 1).trim()).length <= chars) return true;
-  for (let start = 0; ; start = EACH_SEPARATOR.lastIndex) {
-    EACH_SEPARATOR.lastIndex = start;
-    const separator = EACH_SEPARATOR.exec(value);
+  for (let start = 0; ; start = SECRET_SEPARATORS.lastIndex) {
+    SECRET_SEPARATORS.lastIndex = start;
+    const separator = SECRET_SEPARATORS.exec(value);
     const partChars = (separator?.index ?? value.length) - start;
     if (partChars >= MIN_SCRUBBED_PART_CHARS && partChars <= chars) return true;
     if (separator === null) return false;
