@@ -6,7 +6,23 @@
 export const LLM_LIMITS = {
   LLM: [
     ["ai.maxBodyBytes", "a request body", "413 `request_too_large`"],
-    ["ai.maxTreeBytes", "a request body besides images, where the text must be read", "413 `request_too_large`"],
+    [
+      "ai.maxTreeBytes",
+      "a request body besides images and texts of at least 1 KiB, where it is translated or edited",
+      "413 `request_too_large`",
+    ],
+    [
+      "MAX_CHANGED_CHARS",
+      "json/skeleton.ts",
+      "texts of at least 512 characters that a translation changes",
+      "413 `request_too_large`",
+    ],
+    [
+      "MAX_COUNTED_CHARS",
+      "json/read-json.ts",
+      "arguments and results of tools that a translation parses",
+      "400; results of tools are sent as text",
+    ],
     ["client/expression-body", "bytes", "a request body whose fields `ai.transformations` compute", "413"],
     [
       "client/llm-request-tree",

@@ -6,12 +6,25 @@ import { InputError, type PeerInput } from "../base/peer-inputs.ts";
 import type { Steps } from "../base/sliced-work.ts";
 import { isMembers, type Members, putMember } from "./json.ts";
 import { exceededLimitInSteps } from "./parse-cost.ts";
-import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, endOfString, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE } from "./syntax.ts";
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COMMA,
+  endOfString,
+  isSpace,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from "./syntax.ts";
 
 const GROUP_BYTES = 16 * 1024;
 const GROUP_VALUES = 2_000;
 /** A string counts as one additional value per this many characters. */
 const CHARACTERS_PER_VALUE = 64;
+/** Long strings are decoded and encoded in parts of this size. */
+const TEXT_STEP = 256 * 1024;
+const LOWER_U = 117;
 /** Deeper values are parsed in one step, because each level scans everything below it. */
 const SPLIT_DEPTH = 32;
 
@@ -38,6 +51,40 @@ export function* stringifyInSteps(value: unknown): Steps<string> {
   const parts: string[] = [];
   yield* write(value, parts);
   return parts.join("");
+}
+
+/** Decodes the JSON of a string, without its quotes. Throws a SyntaxError if it is not valid. */
+export function* textInSteps(bytes: Buffer): Steps<string> {
+  let text = "";
+  for (let start = 0; start < bytes.length; ) {
+    const end = bytes.length - start > TEXT_STEP ? endOfPart(bytes, start) : bytes.length;
+    text += JSON.parse(`"${bytes.toString("utf8", start, end)}"`);
+    start = end;
+    yield;
+  }
+  return text;
+}
+
+/** Does not divide an escape or a character. */
+function endOfPart(bytes: Buffer, start: number): number {
+  let end = start;
+  while (end - start < TEXT_STEP) end += bytes[end] !== BACKSLASH ? 1 : bytes[end + 1] === LOWER_U ? 6 : 2;
+  while (end < bytes.length && ((bytes[end] as number) & 0xc0) === 0x80) end += 1;
+  return Math.min(end, bytes.length);
+}
+
+/** Returns the JSON of a string, without its quotes. */
+export function* textJsonInSteps(text: string): Steps<string> {
+  let json = "";
+  for (let start = 0; start < text.length; ) {
+    let end = Math.min(start + TEXT_STEP, text.length);
+    // A surrogate pair stays together, because a single surrogate is escaped.
+    if (end < text.length && (text.charCodeAt(end - 1) & 0xfc00) === 0xd800) end += 1;
+    json += JSON.stringify(text.slice(start, end)).slice(1, -1);
+    start = end;
+    yield;
+  }
+  return json;
 }
 
 function* parse(bytes: Buffer, from: number, to: number, depth: number): Steps<unknown> {

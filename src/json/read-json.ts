@@ -38,14 +38,20 @@ export function readMembers(input: JsonInput, source: string | Uint8Array): Memb
   return isMembers(value) ? value : undefined;
 }
 
-/** Counts the values and names of several texts. */
+/** Counts the values, names, and characters of several texts. */
 export interface ParsedTexts {
   parsedItems?: number;
+  parsedChars?: number;
 }
+
+/** They are parsed without a pause. */
+const MAX_COUNTED_CHARS = 2 * 1024 * 1024;
 
 /** Like `readJson`. The entry limits the items of all texts that `counted` counts, with those that are not JSON. */
 export function readCounted(input: JsonInput, text: string, counted: ParsedTexts): unknown {
-  if (text.length > input.maxBytes) throw InputError.tooLarge(input);
+  const chars = (counted.parsedChars ?? 0) + text.length;
+  if (chars > Math.min(input.maxBytes, MAX_COUNTED_CHARS)) throw InputError.tooLarge(input);
+  counted.parsedChars = chars;
   const before = counted.parsedItems ?? 0;
   const items = countWithin(text, input.maxItems - before, input.maxDepth);
   if (typeof items !== "number") throw beyondLimit(input, items);

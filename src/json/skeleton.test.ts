@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { assertCpuBelow } from "../../test/support/cpu-time.ts";
+import { Random } from "../../test/support/random.ts";
 import { peerInput } from "../base/peer-inputs.ts";
+import { finish } from "../base/sliced-work.ts";
 import { readSkeleton, type Skeleton } from "./skeleton.ts";
 
 const TREE = peerInput("client/llm-request-tree");
@@ -43,8 +46,12 @@ test("text of a client that looks like a marker is preserved", () => {
 
 test("only what remains counts against the limit", () => {
   assert.ok(read({ data: base64(3_000_000) }, 1000));
-  const long = Buffer.from(JSON.stringify({ text: "a b ".repeat(1000) }));
-  assert.deepEqual(readSkeleton(TREE.upTo(1000), long, NONCE), { tooLarge: "of more than 1000 bytes besides images" });
+  assert.ok(read({ text: "a b ".repeat(1000), "an unknown member": ["c d ".repeat(1000)] }, 1000));
+  const tooLarge = { tooLarge: "of more than 1000 bytes besides images and long texts" };
+  const names = Buffer.from(JSON.stringify({ ["a b ".repeat(1000)]: 1 }));
+  assert.deepEqual(readSkeleton(TREE.upTo(1000), names, NONCE), tooLarge);
+  const many = Buffer.from(JSON.stringify(Array.from({ length: 20 }, () => "a b ".repeat(20))));
+  assert.deepEqual(readSkeleton(TREE.upTo(1000), many, NONCE), tooLarge);
   assert.equal(readSkeleton(TREE.upTo(1000), Buffer.from("[1]"), NONCE), "not JSON");
 });
 
@@ -59,6 +66,66 @@ test("20 MB of images are fast", () => {
     assert.ok(skeleton !== "not JSON" && !("tooLarge" in skeleton));
     assert.equal(Buffer.concat(skeleton.write(skeleton.value)).equals(bytes), true);
   });
+});
+
+test("long texts in members that are parsed as JSON count against the limit, but not at the top level", () => {
+  const members = new Set(["input"]);
+  const text = "a b ".repeat(1000);
+  const read = (value: object) => readSkeleton(TREE.upTo(1000), Buffer.from(JSON.stringify(value)), NONCE, members);
+  assert.ok("value" in (read({ input: [{ content: text }] }) as object));
+  for (const value of [{ content: [{ input: { path: text } }] }, { calls: [{ input: text }] }])
+    assert.deepEqual(read(value), { tooLarge: "of more than 1000 bytes besides images and long texts" });
+});
+
+const random = new Random(20261120);
+const LETTERS = ["a", " ", "\\", '"', "\n", "\u0001", "é", "漢", "😀", "\ud83d", "\ude00", "@blob-", "/"];
+
+test("texts of any length and letters are read and written as they were", () => {
+  for (let i = 0; i < 12; i++) {
+    const part = random.text(LETTERS, 400) || "x";
+    const text = part.repeat(Math.ceil((1_000 + random.int(400_000)) / part.length));
+    // Some clients escape all characters that are not ASCII.
+    const ascii = JSON.stringify({ text, list: [text, { more: `${text}!` }] }).replace(
+      /[^ -~]/g,
+      (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    );
+    for (const json of [ascii, JSON.stringify(JSON.parse(ascii))]) {
+      const skeleton = readSkeleton(TREE, Buffer.from(json), NONCE);
+      assert.ok(skeleton !== "not JSON" && "value" in skeleton);
+      assert.ok(skeleton.value.text === text, "read");
+      assert.equal(Buffer.concat(skeleton.write(skeleton.value)).toString() === json, true, "written");
+      const changed = { ...skeleton.value, text: `${text.slice(1)}?`, moved: text, image: "short" };
+      const written = Buffer.concat(finish(skeleton.writeInSteps(changed))).toString();
+      assert.ok(isDeepStrictEqual(JSON.parse(written), changed), "changed");
+    }
+  }
+});
+
+test("an image in a long text that changes is restored", () => {
+  const image = base64(20_000);
+  const { value, write } = read({ url: `data:image/png;base64,${image}`, text: "a b ".repeat(1000) });
+  const text = `${value.text} ${value.url} ${JSON.stringify({ url: value.url })}`;
+  const written = JSON.parse(Buffer.concat(write({ text })).toString());
+  const url = `data:image/png;base64,${image}`;
+  assert.equal(written.text, `${"a b ".repeat(1000)} ${url} ${JSON.stringify({ url })}`);
+});
+
+test("a long text that is not valid is rejected", () => {
+  const long = "a b ".repeat(1000);
+  for (const wrong of [`${long}\\x`, `${long}\\u12`, `${long}\n`, `${long}\\u12g4${long}`])
+    assert.equal(
+      readSkeleton(TREE, Buffer.from(`{"text":"${wrong}"}`), NONCE),
+      "not JSON",
+      JSON.stringify(wrong.slice(-8)),
+    );
+});
+
+test("more than 2 MiB of changed texts are not encoded in one step", () => {
+  const text = "a b ".repeat(300_000);
+  const { value, write, writeInSteps } = read({ text, other: text });
+  const changed = { text: `${value.text}!`, other: `${value.other}?` };
+  assert.throws(() => write(changed), { problem: "bytes" });
+  assert.deepEqual(JSON.parse(Buffer.concat(finish(writeInSteps(changed))).toString()), changed);
 });
 
 const TOKENS = 60_000;

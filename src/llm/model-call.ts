@@ -12,7 +12,7 @@ import { HeaderList } from "../http/headers.ts";
 import { HttpClientError } from "../http/http-client.ts";
 import type { Members } from "../json/json.ts";
 import { isLossless } from "../json/lossless.ts";
-import { type Skeleton, skeletonSteps } from "../json/skeleton.ts";
+import type { Skeleton } from "../json/skeleton.ts";
 import { hasCacheMarks } from "./dialects/prompt-cache.ts";
 import { checkAll } from "./guards/guard-services.ts";
 import { createShadowGuards, GuardRejection } from "./guards/guarded-text.ts";
@@ -47,6 +47,7 @@ import {
   omitsFeatures,
   type PlanOptions,
   planRequest,
+  readTree,
   requireTree,
   type UpstreamPlan,
   upstreamFormat,
@@ -451,7 +452,7 @@ function* withTree(
 ): Steps<PreparedRequest> {
   const { llm } = policed;
   if (candidates === undefined || llm.scan.isForm || !candidates.some((one) => needsTree(llm, one))) return policed;
-  const tree = yield* skeletonSteps(env.tree, llm.bytes, env.newId());
+  const tree = yield* readTree(llm, env);
   return { ...policed, llm: { ...llm, tree } };
 }
 
@@ -466,12 +467,12 @@ function needsTree(llm: LlmCall, { target, model }: Candidate): boolean {
 }
 
 function* parseTree(llm: LlmCall, env: PlanOptions, purpose: string): Steps<Skeleton> {
-  return requireTree(yield* skeletonSteps(env.tree, llm.bytes, env.newId()), purpose);
+  return requireTree(yield* readTree(llm, env), purpose);
 }
 
 function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string): Steps<LlmCall> {
   yield;
-  const bytes = Buffer.concat(tree.write(value));
+  const bytes = Buffer.concat(yield* tree.writeInSteps(value));
   yield;
   const scanned = yield* scanSteps(bytes);
   if (!scanned.ok)
@@ -530,7 +531,7 @@ function rejectTokenNumbers(body: Members): void {
 
 function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanOptions, exchange: Exchange): Steps<void> {
   const watch = createShadowGuards(exchange, "request");
-  const tree = yield* skeletonSteps(env.tree, llm.bytes, env.newId());
+  const tree = yield* readTree(llm, env);
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
   else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);
   else

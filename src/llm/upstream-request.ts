@@ -2,7 +2,8 @@
  * Builds the request for a target. If the provider does not use the client's dialect, the request is translated.
  */
 import { Readable } from "node:stream";
-import { type PeerInput, peerInput } from "../base/peer-inputs.ts";
+import { InputError, type PeerInput, peerInput } from "../base/peer-inputs.ts";
+import { finish, type Steps } from "../base/sliced-work.ts";
 import type { Exchange, GatewayRequest } from "../core/exchange.ts";
 import type { SignedRequest } from "../core/signed-request.ts";
 import {
@@ -17,7 +18,7 @@ import type { OutgoingRequest } from "../http/http-client.ts";
 import { isMembers, type Members } from "../json/json.ts";
 import { spliceBytes } from "../json/json-scanner.ts";
 import { tryReadJson } from "../json/read-json.ts";
-import { type NoSkeleton, readSkeleton, type Skeleton } from "../json/skeleton.ts";
+import { type NoSkeleton, type Skeleton, skeletonSteps } from "../json/skeleton.ts";
 import { type Edit, editAt } from "../json/syntax.ts";
 import { parseBetas } from "./dialects/bedrock-provider.ts";
 import { Losses, ToolNames, TranslationError, type Unsupported } from "./dialects/conversation.ts";
@@ -341,6 +342,16 @@ function withUsage(body: Members): Members {
   return { ...body, stream_options: { ...(isMembers(options) ? options : {}), include_usage: true } };
 }
 
+/** Translations parse or encode these members as JSON, in one step, so long texts in them are limited. */
+const JSON_MEMBERS: ReadonlySet<string> = new Set(["arguments", "input", "args", "response"]);
+
+export function readTree(
+  { bytes }: Pick<LlmCall, "bytes">,
+  { tree, newId }: Pick<PlanOptions, "tree" | "newId">,
+): Steps<Skeleton | NoSkeleton> {
+  return skeletonSteps(tree, bytes, newId(), JSON_MEMBERS);
+}
+
 /** Throws `LlmRejection` if the body could not be parsed. The message names the `purpose`. */
 export function requireTree(tree: Skeleton | NoSkeleton, purpose: string): Skeleton {
   if (tree === "not JSON")
@@ -362,7 +373,7 @@ function treeBodies(
   { provider }: Target,
   env: Pick<PlanOptions, "tree" | "newId">,
 ): readonly (readonly Buffer[])[] {
-  const skeleton = requireTree(llm.tree ?? readSkeleton(env.tree, llm.bytes, env.newId()), "be translated");
+  const skeleton = requireTree(llm.tree ?? finish(readTree(llm, env)), "be translated");
   const write = (part: Members): readonly Buffer[] => {
     let body = translation ? translation.request(part, context) : { ...part };
     if (llm.caching) body = markPrompt(body, call.format, call.model, llm.caching);
@@ -375,6 +386,12 @@ function treeBodies(
   try {
     return (translation?.parts?.(skeleton.value, context) ?? [skeleton.value]).map(write);
   } catch (error) {
+    if (error instanceof InputError)
+      throw new LlmRejection({
+        status: 413,
+        message: "a request with so many long texts that change cannot be translated",
+        code: "request_too_large",
+      });
     if (!(error instanceof TranslationError)) throw error;
     throw new LlmRejection({
       status: 400,
@@ -393,7 +410,7 @@ function markedBody(
   modelInBody: boolean,
   env: Pick<PlanOptions, "tree" | "newId">,
 ): readonly Buffer[] | undefined {
-  const skeleton = llm.tree ?? readSkeleton(env.tree, llm.bytes, env.newId());
+  const skeleton = llm.tree ?? finish(readTree(llm, env));
   if (skeleton === "not JSON" || "tooLarge" in skeleton) return undefined;
   const marked = markPrompt(skeleton.value, format, model, caching);
   if (marked === skeleton.value) return undefined;

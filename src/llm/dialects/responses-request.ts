@@ -186,7 +186,7 @@ function readFormat(value: unknown): ResponseFormat | undefined {
 function readInput(
   input: unknown,
   system: TextPart[],
-  context: Pick<TranslationContext, "toolNames" | "parsedItems">,
+  context: Pick<TranslationContext, "toolNames" | "parsedItems" | "parsedChars">,
 ): Turn[] {
   const turns = new TurnList();
   if (typeof input === "string") {
@@ -238,7 +238,7 @@ function readCall(
   item: Members,
   at: string,
   toolNames: Map<string, string>,
-  context: Pick<TranslationContext, "toolNames" | "parsedItems">,
+  context: Pick<TranslationContext, "toolNames" | "parsedItems" | "parsedChars">,
 ): Part {
   const id = text(item.call_id, `${at}.call_id`);
   const name = readToolName(item, at, context.toolNames);

@@ -64,16 +64,19 @@ function compose(client: ClientDialect, provider: ProviderDialect): Translation 
   return {
     request(body, context) {
       context.parsedItems = 0;
+      context.parsedChars = 0;
       return context.losses.passInto(provider.writeRequest(client.readRequest(body, context), context));
     },
     response(body, context) {
       context.parsedItems = 0;
+      context.parsedChars = 0;
       const response = new CompleteResponse();
       provider.readResponse(body, response, context);
       return client.writeResponse(response, context);
     },
     stream(context) {
       context.parsedItems = 0;
+      context.parsedChars = 0;
       const writer = client.openStream(context);
       const reader = provider.openStream(withCallLimit(writer), context);
       return {

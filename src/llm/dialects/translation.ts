@@ -35,6 +35,7 @@ export interface TranslationContext {
   base64Vectors?: boolean;
   parts?: number;
   parsedItems?: number;
+  parsedChars?: number;
 }
 
 export interface Translation {

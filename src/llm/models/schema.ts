@@ -501,7 +501,7 @@ function createAiSchema<Model extends z.ZodType, Virtual extends z.ZodType>(mode
         .max(DEFAULT_MAX_BODY_BYTES)
         .default(DEFAULT_MAX_TREE_BYTES)
         .describe(
-          "The maximum size of a request that is translated or edited, not counting encoded images. Larger requests get 413. Default: 2 MiB.",
+          "The maximum size of a request that is translated or edited, not counting encoded images and texts of at least 1 KiB. Larger requests get 413. Default: 2 MiB.",
         ),
     }),
     LAYOUTS,
