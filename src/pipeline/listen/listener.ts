@@ -143,7 +143,8 @@ export class ListenerConnections implements ConnectionOwner {
       this.#connections.each((connection) => connection.closeIfIdle());
       if (this.requests === 0) this.#resolveDrained();
     };
-    if (this.#isLingering) this.clock.after(lingerMs, closeIdle);
+    // Timers run before sockets are read, so a request that arrived while the process was busy may not have been read yet.
+    if (this.#isLingering) this.clock.after(lingerMs, () => setImmediate(closeIdle));
     else closeIdle();
     // Tunnels have no defined end, so a drain closes them.
     for (const tunnel of this.#tunnels) tunnel.goAway();
