@@ -5,10 +5,11 @@ import type { Clock } from "../base/clock.ts";
 import { peerInput } from "../base/peer-inputs.ts";
 import { fieldsOf } from "../config/text/value-shapes.ts";
 import { readCertificate } from "../http/certificates.ts";
+import { defined } from "../json/json.ts";
 import { type ApiClient, ApiError } from "./api-client.ts";
 import type { CertificateAndKey } from "./self-signed-certificate.ts";
 
-const NAME = "gateway-controller-certificate";
+export const CERTIFICATE_NAME = "gateway-controller-certificate";
 const DAYS = 3650;
 const RENEW_BEFORE_MS = 90 * 86_400_000;
 
@@ -19,27 +20,42 @@ export async function controllerCertificate(
   names: readonly string[],
 ): Promise<CertificateAndKey> {
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`;
-  const found = await read(client, `${path}/${NAME}`);
+  const found = await read(client, `${path}/${CERTIFICATE_NAME}`);
   if (found && isUsable(found.certificate, names, clock.now())) return found.certificate;
   const { selfSignedCertificate } = await import("./self-signed-certificate.ts");
   const made = selfSignedCertificate(names, clock.now(), DAYS);
-  const body = {
-    apiVersion: "v1",
-    kind: "Secret",
-    metadata: { name: NAME, namespace, ...(found ? { resourceVersion: found.version } : {}) },
-    type: "kubernetes.io/tls",
-    data: { "tls.crt": Buffer.from(made.cert).toString("base64"), "tls.key": Buffer.from(made.key).toString("base64") },
-  };
   try {
-    if (found) await client.request({ method: "PUT", path: `${path}/${NAME}`, body });
+    const body = secretOf(namespace, made, found?.version);
+    if (found) await client.request({ method: "PUT", path: `${path}/${CERTIFICATE_NAME}`, body });
     else await client.request({ method: "POST", path, body });
     return made;
   } catch (error) {
     // Another replica created the Secret first.
-    const other = error instanceof ApiError && error.status === 409 ? await read(client, `${path}/${NAME}`) : undefined;
+    const other =
+      error instanceof ApiError && error.status === 409 ? await read(client, `${path}/${CERTIFICATE_NAME}`) : undefined;
     if (other) return other.certificate;
     throw error;
   }
+}
+
+/** Creates the Secret again with the certificate that is in use. Throws an ApiError 409 if it exists. */
+export async function restoreCertificate(
+  client: ApiClient,
+  namespace: string,
+  certificate: CertificateAndKey,
+): Promise<void> {
+  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`;
+  await client.request({ method: "POST", path, body: secretOf(namespace, certificate, undefined) });
+}
+
+function secretOf(namespace: string, { cert, key }: CertificateAndKey, resourceVersion: string | undefined): object {
+  return {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: CERTIFICATE_NAME, namespace, ...defined({ resourceVersion }) },
+    type: "kubernetes.io/tls",
+    data: { "tls.crt": Buffer.from(cert).toString("base64"), "tls.key": Buffer.from(key).toString("base64") },
+  };
 }
 
 async function read(

@@ -11,10 +11,10 @@ import { gatewayKey } from "../config/documents/snapshot.ts";
 import { fieldsOf, listOf } from "../config/text/value-shapes.ts";
 import { hostToConnect } from "../http/host.ts";
 import type { Logger } from "../record/log/logger.ts";
-import type { ApiClient } from "./api-client.ts";
+import { type ApiClient, ApiError } from "./api-client.ts";
 import { AUTOSCALER_KIND, AUTOSCALERS, DEPLOYMENTS, KINDS, openClusterCache } from "./cluster-cache.ts";
 import { type ClusterView, createClusterView } from "./cluster-snapshots.ts";
-import { controllerCertificate } from "./controller-certificate.ts";
+import { CERTIFICATE_NAME, controllerCertificate, restoreCertificate } from "./controller-certificate.ts";
 import {
   accountOf,
   addressConflict,
@@ -37,7 +37,7 @@ import { createTokenReviews } from "./token-reviews.ts";
 const QUIET_MS = 50;
 const LONGEST_MS = 500;
 const RETRY_MS = 2_000;
-/** After a new version, the Gateway status is written when all data planes have acknowledged it, or after this time. */
+/** After a first new version, the Gateway status is written when all data planes have acknowledged the latest one, or after this time. */
 const SETTLING_MS = 2_000;
 /** A Gateway stays Programmed for this time without a known data plane. */
 const UNSERVED_MS = 15_000;
@@ -162,7 +162,25 @@ export async function startController(options: ControllerOptions): Promise<Contr
   async function reconcile(): Promise<void> {
     if (!cache.isSynced()) return reportWaiting();
     view ??= refreshView();
-    if (isLeader()) await report(view);
+    if (!isLeader()) return;
+    await keepCertificate();
+    await report(view);
+  }
+
+  /** Without the Secret, a replica that restarts would create another certificate, which data planes do not trust. */
+  async function keepCertificate(): Promise<void> {
+    const exists = cache
+      .of("Secret")
+      .some(({ metadata: { name, namespace } }) => name === CERTIFICATE_NAME && namespace === options.namespace);
+    if (exists) return;
+    try {
+      await restoreCertificate(client, options.namespace, certificate);
+      logger.warn("Secret with the certificate was deleted; created again", { secret: CERTIFICATE_NAME });
+    } catch (error) {
+      // Another replica created it, or the cache is not up to date.
+      if (error instanceof ApiError && error.status === 409) return;
+      logger.warn("Secret with the certificate cannot be created", { reason: (error as Error).message });
+    }
   }
 
   /** Without the policies nothing is published, but the Gateways show the reason. */
@@ -179,8 +197,13 @@ export async function startController(options: ControllerOptions): Promise<Contr
     held = split.held;
     const fresh = createClusterView(split.usable, clock.now(), options.deploy?.replicas);
     gateways = new Map(fresh.gateways.map((gateway) => [gatewayKey(gateway), gateway]));
-    for (const [key, { version }] of fresh.snapshots)
-      if (versions.get(key)?.version !== version) versions.set(key, { version, sinceMs: clock.monotonicMs() });
+    for (const [key, { version }] of fresh.snapshots) {
+      const before = versions.get(key);
+      if (before?.version === version) continue;
+      // The time does not restart while changes arrive faster than acknowledgments, or no status would be written.
+      const sinceMs = before && isUnacknowledged(key, before.version) ? before.sinceMs : clock.monotonicMs();
+      versions.set(key, { version, sinceMs });
+    }
     server.publish(fresh.snapshots);
     isPublished = true;
     reconcileMs = clock.monotonicMs() - beganMs;
@@ -250,8 +273,11 @@ export async function startController(options: ControllerOptions): Promise<Contr
   function isSettling(key: string): boolean {
     const current = versions.get(key);
     if (current === undefined || clock.monotonicMs() - current.sinceMs > SETTLING_MS) return false;
-    const instances = server.instances(key);
-    return instances.length > 0 && instances.some(({ ack }) => ack?.version !== current.version);
+    return isUnacknowledged(key, current.version);
+  }
+
+  function isUnacknowledged(key: string, version: string): boolean {
+    return server.instances(key).some(({ ack }) => ack?.version !== version);
   }
 
   function stateOf(key: string): GatewayState {

@@ -200,8 +200,11 @@ function gatewayStatus(
   const status = fieldsOf(object.status);
   const { programmed: ofDataPlanes, addresses } = stateOf(gatewayKey(object));
   const programmed = programmedOf(outcome.accepted, ofDataPlanes);
-  const listeners = listenerStatuses(object, outcome.listeners, nowMs, ({ accepted, resolvedRefs }) =>
-    accepted.isTrue && resolvedRefs.isTrue ? programmed : INVALID_LISTENER,
+  const listeners = listenerStatuses(
+    object,
+    outcome.listeners,
+    nowMs,
+    (listener) => listenerFault(listener) ?? programmed,
   );
   const { attachedSets = status.attachedListenerSets === undefined ? undefined : 0 } = outcome;
   return {
@@ -235,7 +238,10 @@ function programmedOf(accepted: Verdict, programmed: Verdict): Verdict {
     : { isTrue: false, reason: "Invalid", message: accepted.message };
 }
 
-const INVALID_LISTENER: Verdict = { isTrue: false, reason: "Invalid", message: "The listener is not valid" };
+function listenerFault({ accepted, resolvedRefs }: ListenerOutcome): Verdict | undefined {
+  const fault = [accepted, resolvedRefs].find(({ isTrue }) => !isTrue);
+  return fault && { isTrue: false, reason: "Invalid", message: `The listener is not valid: ${fault.message}` };
+}
 
 function listenerStatuses(
   object: KubernetesObject,
@@ -277,7 +283,7 @@ function listenerSetStatus(
       }),
       listeners: listenerStatuses(object, listeners, nowMs, (listener) => {
         if (listener.conflicted.isTrue) return { ...listener.conflicted, isTrue: false };
-        return listener.accepted.isTrue && listener.resolvedRefs.isTrue ? ofGateway : INVALID_LISTENER;
+        return listenerFault(listener) ?? ofGateway;
       }),
     },
   };

@@ -189,6 +189,41 @@ test("a replica that has the address of the last leader does not report to itsel
   assert.ok(reports <= 2, `${reports} reports`);
 });
 
+test("the Gateway has a current status while changes arrive faster than acknowledgments", async (t) => {
+  const { api, clock, until, ...all } = setup(t);
+  const one = await all.replica("one");
+  await until(() => leads(one));
+  const { source } = await all.follow(one);
+  await until(() => programmed(api) === "True");
+  source.onChange(() => undefined);
+  const observed = (): number => {
+    const conditions = listOf(fieldsOf(api.get(GATEWAYS, "infra", "edge")?.status).conditions).map(fieldsOf);
+    return Number(conditions.find(({ type }) => type === "Accepted")?.observedGeneration);
+  };
+  const sinceMs = clock.monotonicMs();
+  for (let generation = 2; observed() < 2; generation += 1) {
+    assert.ok(clock.monotonicMs() - sinceMs < 5_000, "no status for 5 s");
+    const listeners = [{ name: "http", port: 80 + generation, protocol: "HTTP" }];
+    const status = api.get(GATEWAYS, "infra", "edge")?.status;
+    const metadata = { name: "edge", namespace: "infra", generation };
+    api.put(GATEWAYS, { metadata, spec: { gatewayClassName: "gateway", listeners }, status });
+    const nextMs = clock.monotonicMs() + 2 * STEP_MS;
+    await until(() => clock.monotonicMs() >= nextMs);
+  }
+});
+
+test("the leader creates the Secret with its certificate again, so that a replica that restarts has the same", async (t) => {
+  const { api, until, ...all } = setup(t);
+  const one = await all.replica("one");
+  await until(() => leads(one));
+  const secret = () => api.get("/api/v1/secrets", "system", "gateway-controller-certificate");
+  const data = secret()?.data;
+  assert.ok(data);
+  api.remove("/api/v1/secrets", "system", "gateway-controller-certificate");
+  await until(() => secret() !== undefined);
+  assert.deepEqual(secret()?.data, data);
+});
+
 for (const network of ["lost", "hangs"] as const)
   test(`a leader whose network ${network} stops writing, and the Gateway stays Programmed`, async (t) => {
     const { api, clock, until, ...all } = setup(t);
