@@ -240,6 +240,16 @@ test("the items of a list are documents, each with its own position", () => {
   );
 });
 
+test("a BackendTLSPolicy in a file stops the start, because without it requests would be in plain text", () => {
+  const policy = (apiVersion: string): string => `apiVersion: ${apiVersion}\nkind: BackendTLSPolicy\n`;
+  const load = (apiVersion: string) => finish(loadConfig([{ file: "tls.yaml", text: policy(apiVersion) }], {}));
+  const loaded = load("gateway.networking.k8s.io/v1");
+  assert.deepEqual(loaded.ok ? [] : loaded.problems.map((problem) => problem.toLine()), [
+    "tls.yaml:2:7: kind: BackendTLSPolicy is not supported in files: set `backendTLS` in the policies of the backend instead",
+  ]);
+  assert.equal(load("example.com/v1").ok, true, "of another project");
+});
+
 test("hostile files are rejected with few problems and without an exception", () => {
   const unknown = Array.from({ length: 15_000 }, (_, i) => `key${i}: 1\n`).join("");
   for (const [text, problems] of [

@@ -14,6 +14,7 @@ import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
 import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
 import { type Environment, withoutVariableNames } from "../text/env.ts";
+import { fieldsOf } from "../text/value-shapes.ts";
 import {
   CONFIGURATION,
   MISSING_VARIABLE,
@@ -123,6 +124,10 @@ export function* loadConfig(
 
   const isEmpty = (document: SourceDocument): boolean => document.value === null || document.value === undefined;
   const resources = documents.filter(isResource).flatMap(itemsOf);
+  for (const document of resources) {
+    const unprotected = unsupportedProtection(document);
+    if (unprotected !== undefined) problems.push(unprotected);
+  }
   const testDocuments = documents.filter(isTests);
   const [standalone = emptyDocument(sources[0]?.file ?? ""), ...more] = documents.filter(
     (document) => !isResource(document) && !isTests(document) && !isEmpty(document),
@@ -194,6 +199,14 @@ function itemsOf(document: SourceDocument): SourceDocument[] {
 
 function isTests({ value }: SourceDocument): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).join() === "tests";
+}
+
+/** Without this kind, requests would be sent in plain text, so a warning is not enough. */
+function unsupportedProtection(document: SourceDocument): ConfigError | undefined {
+  const { kind, apiVersion } = fieldsOf(document.value);
+  if (kind !== "BackendTLSPolicy" || !String(apiVersion).startsWith("gateway.networking.k8s.io/")) return undefined;
+  const message = "BackendTLSPolicy is not supported in files: set `backendTLS` in the policies of the backend instead";
+  return new ConfigError(document.position(["kind"]), "kind", message);
 }
 
 function placed(tests: readonly ConfigTest[], document: SourceDocument): PlacedTest[] {
