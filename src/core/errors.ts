@@ -225,7 +225,7 @@ export const ERRORS = {
     "text",
     "the backend did not respond in time",
     "upstream",
-    "No response headers within the route's timeout, or no connection within 10 s.",
+    "No response headers within the route's timeout, or no connection within 10 s (2 s to pods of a cluster).",
   ),
   http_version: entry(
     505,

@@ -23,7 +23,11 @@ export interface HttpTarget extends HttpAddress {
   readonly http?: HttpChoice;
   readonly tls?: TlsOptions;
   readonly egress: EgressGuard;
+  /** Covers the TLS handshake. The default is 10 s. */
+  readonly connectTimeoutMs?: number;
 }
+
+export const CONNECT_TIMEOUT_MS = 10_000;
 
 export interface TlsOptions {
   readonly ca?: string;

@@ -9,11 +9,14 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { parseAddress } from "../../http/backend-address.ts";
 import { openEndpointPools } from "../../http/client/endpoint-pools.ts";
+import { CONNECT_TIMEOUT_MS } from "../../http/http-client.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
 const SHOWN_PICK_CHARS = 200;
+/** Within a cluster, a pod that does not accept a connection soon is probably gone, and another pod can serve. */
+const CLUSTER_CONNECT_TIMEOUT_MS = 2_000;
 
 export const service = defineBackend({
   key: "service",
@@ -42,7 +45,9 @@ export const service = defineBackend({
   compile({ name, endpoints }, env): Backend {
     const protocol = env.tls ? "https" : "http";
     const egress = endpoints === undefined ? env.egress.to("services") : env.egress;
-    const target = withHttpChoice({ protocol, egress, ...(env.tls ? { tls: env.tls } : {}) } as const, env.protocol);
+    const connectTimeoutMs = endpoints === undefined ? CLUSTER_CONNECT_TIMEOUT_MS : CONNECT_TIMEOUT_MS;
+    const common = { protocol, egress, connectTimeoutMs } as const;
+    const target = withHttpChoice({ ...common, ...(env.tls ? { tls: env.tls } : {}) }, env.protocol);
     const pools = env.acquire(
       `service ${name}`,
       { target, endpoints },

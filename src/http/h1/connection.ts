@@ -16,6 +16,7 @@ import { namesChecked } from "../certificates.ts";
 import { type HeaderList, isHeaderValue } from "../headers.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
+  CONNECT_TIMEOUT_MS,
   type HealthObserver,
   type HttpCall,
   HttpClientError,
@@ -285,7 +286,6 @@ function uncork(socket: Writable): void {
   socket.uncork();
 }
 
-const CONNECT_TIMEOUT_MS = 10_000;
 const HEAD = peerInput("backend/http1-head");
 const FRAMING = peerInput("backend/response-framing");
 
@@ -324,8 +324,9 @@ export class Connection implements ParserEvents, Carrier {
   constructor(target: HttpTarget, owner: ConnectionPool, others: number) {
     this.#owner = owner;
     this.#socket = openSocket(target, owner.lookup, ["http/1.1"], others, (bytes) => this.#received(bytes));
-    const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>
-      this.#fail("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`),
+    const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = target;
+    const timer = owner.clock.after(connectTimeoutMs, () =>
+      this.#fail("connect-timeout", `no connection within ${connectTimeoutMs} ms`),
     );
     const giveUp = (): void => this.#fail("response", "the connection was given up");
     this.#socket.once(target.protocol === "https" ? "secureConnect" : "connect", () => {

@@ -9,6 +9,7 @@ import type { Clock } from "../../base/clock.ts";
 import { peerInput } from "../../base/peer-inputs.ts";
 import { describeSocketError, openSocket } from "../h1/connection.ts";
 import {
+  CONNECT_TIMEOUT_MS,
   type HealthObserver,
   HttpClientError,
   type HttpPool,
@@ -21,7 +22,6 @@ import { endSessionLater } from "./later-ends.ts";
 import { LifeSigns } from "./life-signs.ts";
 import { StreamCall } from "./stream-call.ts";
 
-const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
 /** This limit applies until the server sends its own (RFC 9113 section 6.5.2 recommends at least this value). */
@@ -72,8 +72,9 @@ export function openHttp2Pool(
       idleSinceMs: clock.monotonicMs(),
     };
     links.add(link);
-    const timer = clock.after(CONNECT_TIMEOUT_MS, () =>
-      fail(link, new HttpClientError("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`)),
+    const { connectTimeoutMs = CONNECT_TIMEOUT_MS } = target;
+    const timer = clock.after(connectTimeoutMs, () =>
+      fail(link, new HttpClientError("connect-timeout", `no connection within ${connectTimeoutMs} ms`)),
     );
     socket.once(isTls ? "secureConnect" : "connect", () => {
       timer.cancel();
