@@ -2,8 +2,11 @@
  * Shared by the npm commands: installs packages if some are missing, and runs a step with its name printed. Plain
  * JavaScript, because it runs before packages are installed.
  */
+
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, readFileSync, statSync } from "node:fs";
+import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -77,4 +80,17 @@ export async function stepsTogether(steps) {
   if (failed.length === 0) return;
   console.error(`\nfailed: ${failed.map(({ title }) => title).join(", ")}`);
   process.exit(failed[0].status);
+}
+
+/** Resolves with the port, or with the next one that is free on loopback. */
+export async function freePort(port) {
+  const server = createServer().listen(port, "127.0.0.1");
+  try {
+    await once(server, "listening");
+    return port;
+  } catch {
+    return port === 65_535 ? port : freePort(port + 1);
+  } finally {
+    server.close();
+  }
 }

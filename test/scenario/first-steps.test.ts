@@ -19,7 +19,7 @@ async function started(t: TestContext, text: string) {
   const lines: string[] = [];
   const app = await startApp({
     sources: { text },
-    environment: { PORT: "0", LLM_PORT: "0" },
+    environment: { PORT: "0", LLM_PORT: "0", ADMIN_PORT: "0" },
     clock: systemClock,
     output: { write: (line) => void lines.push(line), dropped: () => 0, flushSync: () => undefined },
     version: "test",

@@ -6,9 +6,11 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { pathToFileURL } from "node:url";
 
 /** Longer than two looks at the parent, so that a second signal would be seen. */
 const DRAIN_MS = 1_300;
@@ -125,3 +127,26 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     assert.match(output, /ended after 1\n$/);
   });
 }
+
+test("the demo uses the next free port if its own is taken", async (t) => {
+  const { freePort } = (await import(pathToFileURL(join(process.cwd(), "scripts/steps.mjs")).href)) as {
+    freePort(port: number): Promise<number>;
+  };
+  const taken = createServer().listen(0, "127.0.0.1");
+  t.after(() => taken.close());
+  await once(taken, "listening");
+  const { port } = taken.address() as AddressInfo;
+  assert.ok((await freePort(port)) > port);
+});
+
+test("ports that are set stay, and reach the gateway", (t) => {
+  const folder = project(t);
+  writeFileSync(
+    join(folder, "dist", "gateway.js"),
+    "console.log(`ports ${process.env.PORT} ${process.env.ADMIN_PORT}`);",
+  );
+  const env = { ...process.env, PORT: "1", LLM_PORT: "2", ADMIN_PORT: "3" };
+  const run = spawnSync(process.execPath, [join(folder, "scripts", "start.mjs")], { encoding: "utf8", env });
+  assert.match(run.stdout, /ports 1 3\n/);
+  assert.doesNotMatch(run.stdout, /is taken/);
+});

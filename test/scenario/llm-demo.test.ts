@@ -80,7 +80,7 @@ test("the OpenAI SDK works with it: chat, stream, responses, embeddings, models"
 
 test("the embedded default says in a browser what to call, and still answers calls at the same path", async (t) => {
   const yaml = defaultConfig({ command: process.execPath, args: ["unused.js"] });
-  const embedded = await gatewayFor(t, yaml, { environment: { PORT: "0", LLM_PORT: "0" } });
+  const embedded = await gatewayFor(t, yaml, { environment: { PORT: "0", LLM_PORT: "0", ADMIN_PORT: "0" } });
   for (const path of ["/", "/v1"]) {
     const response = await fetch(`${embedded.url("llm")}${path}`);
     assert.equal(response.status, 200);

@@ -6,7 +6,7 @@ import { peerInput } from "../../base/peer-inputs.ts";
 import { readJson } from "../../json/read-json.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { FORMATS, formatOf, isData, printData } from "../terminal/output.ts";
-import { type Cell, table } from "../terminal/table.ts";
+import { type Cell, SUMMARY_CHARS, table } from "../terminal/table.ts";
 import { CliError, paintOf, printable, type Terminal } from "../terminal/terminal.ts";
 import type { Inspected, Tool } from "./mcp-command.ts";
 import { openTarget } from "./open-target.ts";
@@ -53,7 +53,8 @@ export async function mcpTools(name: string | undefined, flags: McpToolsFlags, t
         { text: state, tone: state === "listed" ? undefined : "warn" },
         firstLine(String(description)),
       ]);
-      terminal.out(table([["TOOL", "SERVER", "STATE", "DESCRIPTION"], ...rows], { paint: paintOf(terminal) }));
+      const options = { paint: paintOf(terminal), maxLastChars: SUMMARY_CHARS };
+      terminal.out(table([["TOOL", "SERVER", "STATE", "DESCRIPTION"], ...rows], options));
     } else if (servers.length === 0) terminal.err("no MCP servers\n");
     const failed = chosen.filter(({ error }) => error !== undefined);
     for (const { target, error } of failed) terminal.err(printable(`${target}: ${error}\n`));

@@ -7,7 +7,7 @@ const WHY = "cannot listen on *:1: the address is already in use";
 const moved: [said: string, tail: string][] = [
   [`gateways.default.port: ${WHY}`, " (the environment variable PORT moves this port)"],
   [`gateways.llm.port: ${WHY}`, " (the environment variable LLM_PORT moves this port)"],
-  [`config.adminAddr: ${WHY}`, " (with a file of your own: `-f` and `config.adminAddr`)"],
+  [`config.adminAddr: ${WHY}`, " (the environment variable ADMIN_PORT moves this port)"],
   ["something else", ""],
 ];
 for (const [said, tail] of moved) {

@@ -9,9 +9,10 @@ export interface DemoProgram {
 
 /** With a folder, the demo also records its requests in a history database there. */
 export function defaultConfig({ command, args }: DemoProgram, historyFolder?: string): string {
-  const history =
-    historyFolder === undefined ? "" : `config:\n  history: { folder: ${JSON.stringify(historyFolder)} }\n`;
+  const history = historyFolder === undefined ? "" : `  history: { folder: ${JSON.stringify(historyFolder)} }\n`;
   return `# The embedded default: loopback only, no network needed.
+config:
+  adminAddr: localhost:\${ADMIN_PORT:-15000}
 ${history}gateways:
   default:
     port: \${PORT:-3000}
@@ -59,12 +60,12 @@ ui:
 /** The position of a problem is useless for the embedded configuration. */
 const PLACE = /^<default>:\d+:\d+: /;
 const LISTENER = /^gateways\.(default|llm)\.port: cannot listen on /;
-const PROCESS = /^config\.(?:adminAddr|statsAddr): cannot listen on /;
+const ADMIN = /^config\.adminAddr: cannot listen on /;
 
 export function defaultListenHint(line: string): string {
   const message = line.replace(PLACE, "");
   const [, name] = LISTENER.exec(message) ?? [];
   if (name !== undefined)
     return `${message} (the environment variable ${name === "llm" ? "LLM_PORT" : "PORT"} moves this port)`;
-  return PROCESS.test(message) ? `${message} (with a file of your own: \`-f\` and \`config.adminAddr\`)` : line;
+  return ADMIN.test(message) ? `${message} (the environment variable ADMIN_PORT moves this port)` : line;
 }
