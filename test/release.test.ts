@@ -145,6 +145,16 @@ test("the version of the package has a section in CHANGELOG.md, below the unrele
   assert.ok(headings.some((heading) => heading.startsWith(`## [${version}] - `)));
 });
 
+test("the notes of the first version list what exists in at most 60 lines, by task", () => {
+  const [, section = ""] = /^## \[0\.1\.0\] - \d{4}-\d{2}-\d{2}\n([\s\S]*?)(?=^## |$(?![\s\S]))/m.exec(
+    readFileSync(join(root, "CHANGELOG.md"), "utf8"),
+  ) ?? [""];
+  assert.notEqual(section, "");
+  assert.ok(section.trimEnd().split("\n").length <= 60);
+  // Nothing was fixed before there was a version.
+  assert.doesNotMatch(section, /^### (?:Added|Changed|Fixed|Security)$/m);
+});
+
 for (const name of ["package-lock.json", "site/package-lock.json"]) {
   test(`${name} lists the packages of every platform`, () => {
     const { packages } = JSON.parse(readFileSync(join(root, name), "utf8")) as {
