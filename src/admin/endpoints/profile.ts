@@ -15,6 +15,7 @@ import {
   type AdminResponse,
   numberParameter,
   textResponse,
+  unknownParameter,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
@@ -44,6 +45,8 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
   let busy = false;
 
   async function cpu({ query, method }: AdminRequest): Promise<AdminResponse> {
+    const unknown = unknownParameter(query, [SECONDS.name, FREQUENCY.name]);
+    if (unknown !== undefined) return unknown;
     const seconds = numberParameter(query, SECONDS);
     if (!seconds.ok) return seconds.rejection;
     const frequency = numberParameter(query, FREQUENCY);

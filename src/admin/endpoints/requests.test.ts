@@ -84,6 +84,14 @@ for (const query of ["limit=0", "limit=501", "limit=x", "since=-1"]) {
   });
 }
 
+test("an unknown parameter is rejected with the nearest one", async () => {
+  const endpoint = requestsEndpoint(recentWith("/a"), emptyHistory(), clock);
+  const { status, text } = await callAdmin(endpoint, "Limit=3");
+  assert.equal(status, 400);
+  assert.equal(text, 'unknown parameter "Limit", did you mean "limit"?\n');
+  assert.match((await callAdmin(endpoint, "page=3")).text, /unknown parameter "page"; expected limit, since, before/);
+});
+
 test("?id explains one request, without its credentials", async () => {
   const endpoint = requestsEndpoint(recentWith("/a"), emptyHistory(), clock);
   const { text, json } = await callAdmin(endpoint, "id=test");

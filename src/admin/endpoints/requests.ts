@@ -19,12 +19,14 @@ import {
   jsonResponse,
   numberParameter,
   textResponse,
+  unknownParameter,
 } from "../server/endpoint.ts";
 import { eventStreamResponse } from "../server/event-stream.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
 const LIMIT = { name: "limit", min: 1, max: RECENT_REQUESTS, default: 100 };
 const SINCE = { name: "since", min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 };
+const PARAMETERS = ["limit", "since", "before", "id", "follow"];
 const MAX_FOLLOWERS = 8;
 
 export function requestsEndpoint(recent: RecentRequests, requestHistory: RequestHistory, clock: Clock): AdminEndpoint {
@@ -69,6 +71,8 @@ export function requestsEndpoint(recent: RecentRequests, requestHistory: Request
     path: ADMIN_PATHS.requests,
     doc: "Recent requests, newest first: ?limit=, ?since=<seq>, ?before=<time>; ?id=<x-request-id> explains one; ?follow=true streams.",
     GET(request) {
+      const unknown = unknownParameter(request.query, PARAMETERS);
+      if (unknown !== undefined) return unknown;
       const id = request.query.get("id");
       if (id !== null) {
         const recently = recent.find(id);
@@ -138,6 +142,8 @@ export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpo
 }
 
 function watch({ query, quota }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): AdminResponse {
+  const unknown = unknownParameter(query, ["expression", COUNT.name]);
+  if (unknown !== undefined) return unknown;
   const count = numberParameter(query, COUNT);
   if (!count.ok) return count.rejection;
   const matcher = compileMatcher(query.get("expression"));

@@ -23,6 +23,7 @@ import {
   jsonResponse,
   numberParameter,
   textResponse,
+  unknownParameter,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
@@ -33,7 +34,7 @@ const DEFAULT_RANGE_MS = 86_400_000;
 const LIMIT = { name: "limit", min: 1, max: 1_000, default: 100 };
 const CURSOR = { name: "cursor", min: 0, max: 10_000_000, default: 0 };
 const REQUESTS_LIMIT = { name: "limit", min: 1, max: 500, default: 100 };
-const PARAMETERS: ReadonlySet<string> = new Set([...USAGE_DIMENSIONS, "by", "since", "until", "limit", "cursor"]);
+const PARAMETERS = [...USAGE_DIMENSIONS, "by", "since", "until", "limit", "cursor"];
 
 export const HISTORY_OFF = textResponse(404, "the history is off; set `config.history` to record requests\n");
 
@@ -105,9 +106,8 @@ async function olderThan(history: History, { query }: AdminRequest): Promise<Adm
 }
 
 function parseUsageQuery(query: Form, nowMs: number): UsageQuery | AdminResponse {
-  const unknown = [...query.keys()].find((name) => !PARAMETERS.has(name));
-  if (unknown !== undefined)
-    return textResponse(400, `unknown parameter ${JSON.stringify(unknown)}; expected ${[...PARAMETERS].join(", ")}\n`);
+  const unknown = unknownParameter(query, PARAMETERS);
+  if (unknown !== undefined) return unknown;
   const limit = numberParameter(query, LIMIT);
   if (!limit.ok) return limit.rejection;
   const cursor = numberParameter(query, CURSOR);

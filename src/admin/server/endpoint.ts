@@ -5,6 +5,7 @@
 import type { Form } from "../../base/form.ts";
 import type { PeerInput } from "../../base/peer-inputs.ts";
 import { escapeLines } from "../../base/safe-text.ts";
+import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../json/safe-json.ts";
 import type { Redaction } from "../../record/trace/redact.ts";
@@ -109,6 +110,14 @@ function redactedResponse(response: AdminResponse, redaction: Pick<Redaction, "t
       });
     },
   };
+}
+
+/** Returns the response to a query with a parameter that the endpoint does not have, which would be ignored otherwise. */
+export function unknownParameter(query: Form, known: readonly string[]): AdminResponse | undefined {
+  const unknown = [...query.keys()].find((name) => !known.includes(name));
+  if (unknown === undefined) return undefined;
+  const hint = suggestion(unknown, known) || `; expected ${known.join(", ")}`;
+  return textResponse(400, `unknown parameter ${JSON.stringify(unknown)}${hint}\n`);
 }
 
 export interface NumberRange {
