@@ -50,7 +50,7 @@ export default {
   },
   themeConfig: {
     logo: "/favicon.svg",
-    siteTitle: `MCP & LLM Gateway ${version}`,
+    siteTitle: "MCP & LLM Gateway",
     nav: [
       { text: "Overview", link: "/overview" },
       { text: `Version ${version}`, link: "/changelog" },
