@@ -290,6 +290,16 @@ test("HTTP/2 without TLS to a Service that says so, and retries as the rule has 
   assert.match(wrong?.closed ?? "", /retry/);
 });
 
+test("the status of a route names the rule and field of a match that is not valid", () => {
+  const rules = `rules:
+    - { matches: [{ path: { type: PathPrefix, value: /b } }], backendRefs: [{ name: web, port: 8080 }] }
+    - { matches: [{ path: { type: RegularExpression, value: "/a(" } }], backendRefs: [{ name: web, port: 8080 }] }`;
+  const { routeOutcomes } = translate(GATEWAY + ROUTE.replace(/rules:.*/, rules));
+  const { accepted, partiallyInvalid } = routeOutcomes[0]?.parents[0] ?? {};
+  assert.equal(accepted?.isTrue, true);
+  assert.match(partiallyInvalid?.message ?? "", /^Rules closed: .*spec\.rules\[1\].*matches\.0\.path\.regex/);
+});
+
 test("documents of a cluster do not reach the standalone configuration", () => {
   const result = translate(
     policyWith("{ authorization: { rules: ['false'] } }").replace("HTTPRoute, name: web", "Gateway, name: edge"),

@@ -169,8 +169,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
       return;
     }
     const translated = translateRoute(document, routeContext(document), list);
-    const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
-    routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable));
+    const dropped: string[] = [];
+    const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list, dropped));
+    routeOutcomes.push(withClosedRules(translated.outcome, translated.routes, usable, dropped));
     for (const { route, uses = [] } of usable)
       for (const [i, use] of route.backends === undefined ? [] : uses.entries()) {
         if (!use) continue;
@@ -414,8 +415,16 @@ function inOrder(documents: readonly ResourceDocument[], kind: string): Resource
     .map(({ document }) => document);
 }
 
-/** Validates a translated rule. An invalid rule rejects all requests, or is dropped if its matches are invalid too. */
-function checkedRoute(written: WrittenRoute, input: ResourceInput, list: ProblemList): WrittenRoute[] {
+/**
+ * Validates a translated rule. An invalid rule rejects all requests, or is dropped if its matches are invalid too. Its
+ * problem is added to `dropped`.
+ */
+function checkedRoute(
+  written: WrittenRoute,
+  input: ResourceInput,
+  list: ProblemList,
+  dropped: string[],
+): WrittenRoute[] {
   const parsed = input.routeSchema.safeParse(written.route);
   if (parsed.success) return [written];
   const problems = parsed.error.issues.map((issue) =>
@@ -423,9 +432,13 @@ function checkedRoute(written: WrittenRoute, input: ResourceInput, list: Problem
   );
   const { name, gateways, hostnames, matches } = written.route;
   const bare = { name, gateways, ...(hostnames ? { hostnames } : {}), ...(matches ? { matches } : {}) };
-  if (!input.routeSchema.safeParse(bare).success) return [];
+  const problem = problems[0]?.toLine() as string;
+  if (!input.routeSchema.safeParse(bare).success) {
+    dropped.push(problem);
+    return [];
+  }
   const { closedBackends: _, ...rest } = written;
-  return [{ ...rest, route: bare, closed: written.closed ?? (problems[0]?.toLine() as string) }];
+  return [{ ...rest, route: bare, closed: written.closed ?? problem }];
 }
 
 /** Adds rules that only the validation closed to the conditions of the route. */
@@ -433,12 +446,13 @@ function withClosedRules(
   outcome: RouteOutcome,
   written: readonly WrittenRoute[],
   usable: readonly WrittenRoute[],
+  dropped: readonly string[],
 ): RouteOutcome {
   const isOpen = ({ closed }: WrittenRoute): boolean => closed === undefined;
   const open = usable.filter(isOpen).length;
   if (open === written.filter(isOpen).length) return outcome;
-  const closed = [...new Set(usable.flatMap((route) => route.closed ?? []))];
-  const message = `Rules closed: ${closed.join("; ") || "they are not valid"}`;
+  const closed = [...new Set([...usable.flatMap((route) => route.closed ?? []), ...dropped])];
+  const message = `Rules closed: ${closed.join("; ")}`;
   const parents = outcome.parents.map((parent) => {
     if (!parent.accepted.isTrue) return parent;
     if (open === 0) return { ...parent, accepted: { isTrue: false, reason: "UnsupportedValue", message } };
