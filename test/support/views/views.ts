@@ -1,7 +1,10 @@
 /**
  * Reads every view of the requests that a gateway served, and describes where two of them differ.
  */
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { get, type IncomingMessage } from "node:http";
+import { text } from "node:stream/consumers";
 import { RECENT_REQUESTS } from "../../../src/record/recent-requests.ts";
 import { type RequestRecord, resultOf } from "../../../src/record/trace/record.ts";
 import { eventually } from "../eventually.ts";
@@ -78,10 +81,11 @@ function replicaViews(gateway: ViewedGateway): ReplicaViews {
     lines: requestLines(gateway.log()),
     isWholeTraffic: (gateway.earlierLog ?? []).length === 0,
     async json(path) {
-      const response = await fetch(`${adminUrl}${path}`);
-      const text = await response.text();
-      if (response.status !== 200) throw new Error(`${path}: ${response.status} ${text}`);
-      return JSON.parse(text) as Fields;
+      // The gateway can close a connection that is kept open while this process is busy, just before it is used again.
+      const [response] = (await once(get(`${adminUrl}${path}`, { agent: false }), "response")) as [IncomingMessage];
+      const body = await text(response);
+      if (response.statusCode !== 200) throw new Error(`${path}: ${response.statusCode} ${body}`);
+      return JSON.parse(body) as Fields;
     },
     async gwctl(...args) {
       const { code, stdout, stderr } = await gwctl([...args, "-o", "json", "-p", new URL(adminUrl).port]);
