@@ -210,6 +210,14 @@ export function apiArguments(random: Random, { parameters, body }: ApiOperation)
   return values;
 }
 
+/** Node removes a byte order mark from values, so it reads the bytes as characters, which are decoded afterwards. */
+async function multipartFields(body: Buffer, type: string): Promise<(readonly [string, string])[]> {
+  const characters = body.toString("latin1");
+  const form = await new Response(Buffer.from(characters), { headers: { "content-type": type } }).formData();
+  const decoded = (text: string): string => Buffer.from(text, "latin1").toString();
+  return [...form].map(([name, one]) => [decoded(name), decoded(String(one))] as const);
+}
+
 /** Reads a request like a server on Node. Headers that no description declares are left out. */
 export async function readRequest(
   url: string,
@@ -219,7 +227,7 @@ export async function readRequest(
   const [path = "", query = ""] = url.split(/\?(.*)/s, 2);
   const type = headers.find(([name]) => name === "content-type")?.[1] ?? "";
   const form = type.startsWith("multipart/form-data")
-    ? [...(await new Response(new Uint8Array(body), { headers: { "content-type": type } }).formData())]
+    ? await multipartFields(body, type)
     : type === "application/x-www-form-urlencoded"
       ? [...new URLSearchParams(body.toString())]
       : undefined;
@@ -229,7 +237,7 @@ export async function readRequest(
     query: [...new URLSearchParams(query)],
     headers: headers.filter(([name]) => name === OWN_HEADER[0] || name === "x-user"),
     cookies: Object.fromEntries(cookies.map((one) => one.split(/=(.*)/s, 2) as [string, string])),
-    form: form?.map(([name, one]) => [name, String(one)] as const) ?? null,
+    form: form ?? null,
     json: type === "application/json" ? JSON.parse(body.toString()) : undefined,
     text: type.startsWith("text/plain") ? body.toString() : null,
   };
