@@ -38,7 +38,7 @@ const FREE_STATES = 40;
 const CHARACTERS_PER_STATE = 32;
 const CHARACTERS_PER_UNIT = 24;
 /** Looking up the step of a character beyond ASCII takes as long as that of this many more characters. */
-const WIDE_CHARACTERS = 3;
+const WIDE_CHARACTERS = 6;
 const LEAPT_PER_UNIT = 256;
 const WORTH_LEAP = 16;
 const SHORT_LEAPS_MADE = 16;
@@ -116,12 +116,12 @@ export class RegexAutomaton {
           const rune = code < ASCII ? code : (text.codePointAt(i - 1) as number);
           if (rune > 0xffff) i += 1;
           if (rune >= ASCII) paidTo -= WIDE_CHARACTERS;
-          this.#readCharacters += i - countedTo;
-          countedTo = i;
           const key = (number << RUNE_BITS) | rune;
           const slot = ((rune + number) % RECENT_STEPS) * 2;
           if (recent[slot] === key) next = recent[slot + 1] as number;
           else {
+            this.#readCharacters += i - countedTo;
+            countedTo = i;
             next = this.#states[number]?.wide.get(rune) ?? this.#step(number, rune, budget);
             steps = this.#steps;
             if (next !== UNKNOWN) {

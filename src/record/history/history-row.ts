@@ -150,6 +150,8 @@ export function parseRows(text: string): RowValues[] {
 
 /** Returns undefined for a line that is not a row, for example a truncated last line of a spool file. */
 export function parseRow(line: string): RowValues | undefined {
+  // A value and its separator have at least two characters. Errors of shorter lines take most of the time of a damaged file.
+  if (line.length < 2 * FIRST_COLUMNS.length) return undefined;
   const values = tryReadJson(ROW, line);
   if (!Array.isArray(values) || values.length < FIRST_COLUMNS.length) return undefined;
   while (values.length < COLUMNS.length) values.push("");
