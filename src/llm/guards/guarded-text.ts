@@ -82,7 +82,7 @@ export class GuardedText {
           if (isOpen) open.push(match);
           else own.push(match);
           if (isOpen) openFrom = Math.min(openFrom, match.start);
-        } else if (!overlapsAny(match, masks) && !overlapsAny(match, open)) {
+        } else if (!overlapsMask(match, masks) && !open.some((one) => overlap(match, one))) {
           // An earlier guard may still mask the text that this guard rejects.
           const isUndecided = masksBefore ? match.end > text.length - HELD_CHARACTERS : isOpen && !match.isCertain;
           if (mayWait && isUndecided) openFrom = Math.min(openFrom, match.start);
@@ -210,7 +210,7 @@ function* guardBorders(
         const match = { ...found, start: offset + found.start, end: offset + found.end };
         if (!hasBorderInside(match, borders)) continue;
         if (guard.action === "mask") own.push(match);
-        else if (!overlapsAny(match, masks)) verdict.reject(guard);
+        else if (!overlapsMask(match, masks)) verdict.reject(guard);
       }
       yield;
     }
@@ -260,21 +260,33 @@ function withMasks(parts: readonly string[], masks: readonly TextMatch[], filler
   });
 }
 
-function overlapsAny({ start, end }: TextMatch, masks: readonly TextMatch[]): boolean {
-  return masks.some((mask) => start < mask.end && mask.start < end);
+/** `masks` are the result of `merged`. */
+function overlapsMask(match: TextMatch, masks: readonly TextMatch[]): boolean {
+  const next = firstWhere(masks, ({ end }) => end > match.start);
+  return next !== undefined && overlap(match, next);
+}
+
+function overlap(a: TextMatch, b: TextMatch): boolean {
+  return a.start < b.end && b.start < a.end;
 }
 
 /** An empty match counts if it is exactly at a border. */
 function hasBorderInside({ start, end }: TextMatch, borders: readonly number[]): boolean {
   const [after, before] = start === end ? [start - 1, end + 1] : [start, end];
+  const next = firstWhere(borders, (border) => border > after);
+  return next !== undefined && next < before;
+}
+
+/** Searches a list in which all items after the first one that fits fit too. */
+function firstWhere<Item>(items: readonly Item[], fits: (item: Item) => boolean): Item | undefined {
   let low = 0;
-  let high = borders.length;
+  let high = items.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((borders[middle] as number) > after) high = middle;
+    if (fits(items[middle] as Item)) high = middle;
     else low = middle + 1;
   }
-  return low < borders.length && (borders[low] as number) < before;
+  return items[low];
 }
 
 /** Merges overlapping matches. The mask of the first match applies to the merged match. */

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { assertCpuBelow } from "../../../test/support/cpu-time.ts";
+import { GUARDED_PARTS } from "../../../test/support/llm/guarded-parts.ts";
+import { countSteps } from "../../../test/support/step-count.ts";
 import { finish } from "../../base/sliced-work.ts";
 import type { SseEvent } from "../../http/sse.ts";
 import type { Members } from "../../json/json.ts";
@@ -60,6 +62,22 @@ test("hostile texts and patterns stay linear", () => {
     isRejected(reject({ pattern: "(a+)+$" }), `${"a".repeat(30_000)}!`);
     masked(mask({ builtin: "email" }), `${"a".repeat(100_000)}@`);
   });
+});
+
+test("the work for matches, masks, and borders of parts grows in proportion to their number", async () => {
+  const sizes = [400, 800, 1_600];
+  const steps = await countSteps(
+    new URL("../../../test/support/llm/guarded-parts.js", import.meta.url).href,
+    GUARDED_PARTS.flatMap((name) => sizes.map((n) => [name, n] as const)),
+  );
+  const growth = GUARDED_PARTS.map((name, i) => {
+    const [first = 0, second = 0, third = 0] = steps.slice(i * sizes.length, (i + 1) * sizes.length);
+    return { name, worst: Math.max(second / first, third / second) };
+  });
+  assert.deepEqual(
+    growth.filter(({ worst }) => !(worst <= 2.3)),
+    [],
+  );
 });
 
 test("a text that cannot be searched within its budget counts as a match", () => {
