@@ -374,12 +374,7 @@ export const MCP_LIMITS = {
     ],
     ["MAX_ATOM_CHARS", "json/validate-json.ts", "a name or number in a server's message", "the call fails"],
     ["mcp-server/http-response", "open", "names of one object in a server's message", "the call fails"],
-    [
-      "MAX_ERROR_BODY_CHARS",
-      "mcp/transports/http-transport.ts",
-      "the part of a failed call's body that is read",
-      "cut",
-    ],
+    ["MAX_ERROR_BODY_CHARS", "mcp/transports/remote-server.ts", "the part of a failed call's body that is read", "cut"],
     ["MAX_INPUTS", "mcp/server-side/client-2025-bridge.ts", "questions of one round", "the call fails"],
     [
       "MAX_POSTS",

@@ -16,7 +16,7 @@ import { parseWireId } from "../protocol/json-rpc.ts";
 import { MIRRORED, mirrorHeader } from "../protocol/mirror-headers.ts";
 import type { McpProtocol } from "../protocol/protocol-version.ts";
 import type { OneWayMessage, OneWayQueue } from "./one-way-queue.ts";
-import type { RemoteServer } from "./remote-server.ts";
+import { MAX_ERROR_BODY_CHARS, type RemoteServer } from "./remote-server.ts";
 import { type BrokenMessage, type ParsedMessages, parseServerTextInSteps, reportBroken } from "./server-messages.ts";
 import { type Channel, type ChannelHandlers, type Outgoing, TOO_MANY_REQUESTS } from "./transport.ts";
 
@@ -229,7 +229,11 @@ export class HttpChannel implements Channel {
     }
     const after = (problem: string | undefined): void => {
       if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
-      this.#fail(exchange, bodyFailure(this.#server, status, text, problem), login);
+      this.#fail(
+        exchange,
+        status < 300 ? (problem ?? "sent no response") : this.#server.rejection(status, text),
+        login,
+      );
     };
     // A required login takes precedence over the body.
     if (login !== undefined || isBlank(text)) after(undefined);
@@ -426,9 +430,6 @@ function protocolHeaders(
   return headers;
 }
 
-const MAX_ERROR_BODY_CHARS = 64 * 1024;
-const SHOWN_CHARS = 200;
-
 function readText(
   exchange: HttpExchange,
   text: string,
@@ -476,12 +477,6 @@ function takeMessages(
 
 function isBlank(text: string): boolean {
   return text.length < MAX_ERROR_BODY_CHARS && text.trim() === "";
-}
-
-function bodyFailure(server: RemoteServer, status: number, text: string, problem: string | undefined): string {
-  if (status < 300) return problem ?? "sent no response";
-  const excerpt = server.shown(text.slice(0, MAX_ERROR_BODY_CHARS).trim()).slice(0, SHOWN_CHARS);
-  return excerpt === "" ? `answered with status ${status}` : `answered with status ${status}: ${excerpt}`;
 }
 
 /** These methods are safe to send twice, so they are sent again if a pooled connection turns out to be closed. */

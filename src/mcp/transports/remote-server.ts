@@ -35,6 +35,9 @@ import { OneWayLimits, type OneWayMessage, OneWayQueue } from "./one-way-queue.t
 const EVENT_STREAM = peerInput("mcp-server/event-stream");
 const ADDRESS = peerInput("file/server-address");
 
+export const MAX_ERROR_BODY_CHARS = 64 * 1024;
+const SHOWN_CHARS = 200;
+
 export interface RemoteOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -51,6 +54,8 @@ export interface RemoteServer {
   readonly url: URL;
   readonly address: string;
   shown(text: string): string;
+  /** Returns the reason of a failed call. The server can quote the configured credentials in the body. */
+  rejection(status: number, body: string): string;
   requiredLogin(status: number, headers: HeaderList): LoginRequired | undefined;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
   /** Creates the queue of a channel. Queues of one kind share the limits of the server. */
@@ -113,6 +118,10 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
   return {
     url,
     shown: (text) => withoutSecrets(text, secrets),
+    rejection(status, body) {
+      const excerpt = withoutSecrets(body.slice(0, MAX_ERROR_BODY_CHARS).trim(), secrets).slice(0, SHOWN_CHARS);
+      return excerpt === "" ? `answered with status ${status}` : `answered with status ${status}: ${excerpt}`;
+    },
     address,
     requiredLogin: (status, headers) => requiredLogin(status, headers, options.relaysLogin?.() === true),
     send(request, handler) {

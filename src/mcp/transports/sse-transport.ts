@@ -93,7 +93,7 @@ export function openSseChannel(
         },
         event: () => undefined,
         body: (text) => {
-          if (status >= 300) failed(`answered with status ${status}: ${server.shown(text.trim()).slice(0, 200)}`);
+          if (status >= 300) failed(server.rejection(status, text));
         },
         mayRead: () => true,
         end: () => forget(sent),
