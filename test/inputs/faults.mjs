@@ -1277,16 +1277,8 @@ export const FAULTS = [
       "test/scenario/llm-guard-",
       "test/scenario/threats-llm",
     ],
-    find: `  let low = 0;
-  let high = borders.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((borders[middle] as number) > after) high = middle;
-    else low = middle + 1;
-  }
-  return low < borders.length && (borders[low] as number) < before;
-`,
-    replace: "  return borders.filter((border) => border > after && border < before).length > 0;\n",
+    find: "  const next = firstWhere(borders, (border) => border > after);\n",
+    replace: "  const [next] = borders.filter((border) => border > after);\n",
   },
   {
     set: 3,
@@ -1448,8 +1440,8 @@ export const FAULTS = [
       "test/scenario/secrets",
       "test/scenario/threats-mcp",
     ],
-    find: "${server.shown(text.trim()).slice(0, 200)}",
-    replace: "${text.trim().slice(0, 200)}",
+    find: "server.rejection(status, text)",
+    replace: "`answered with status ${status}: ${text.trim().slice(0, 200)}`",
   },
   {
     set: 3,

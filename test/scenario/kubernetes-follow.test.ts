@@ -140,6 +140,29 @@ test("a data plane acknowledges to the replica that has its stream, not to anoth
   await Promise.race([acknowledged(), misdirected]);
 });
 
+test("a snapshot is serialized once for all data planes", async (t) => {
+  const all = setup(t);
+  const { server } = await all.serve();
+  let serialized = 0;
+  const counted = (port: number): Snapshot => ({
+    ...snapshot(port),
+    documents: Object.assign([...snapshot(port).documents], {
+      toJSON(this: readonly unknown[]) {
+        serialized += 1;
+        return [...this];
+      },
+    }),
+  });
+  server.publish(new Map([["infra/edge", counted(80)]]));
+  const followings = Array.from({ length: 5 }, () => all.follow());
+  await Promise.all(followings.map(({ first }) => first));
+  assert.equal(serialized, 1);
+  const changes = followings.map(({ source }) => new Promise<void>((resolve) => source.onChange(resolve)));
+  server.publish(new Map([["infra/edge", counted(81)]]));
+  await Promise.all(changes);
+  assert.equal(serialized, 2);
+});
+
 test("a data plane gets its snapshot, answers, keeps it, and hears of changes", async (t) => {
   const all = setup(t);
   const { server, changed } = await all.serve();

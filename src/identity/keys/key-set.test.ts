@@ -14,9 +14,11 @@ import {
   signToken,
 } from "../../../test/support/identity/tokens.ts";
 import { silentLogger } from "../../record/log/logger.ts";
-import { openFileKeySet } from "./key-set.ts";
+import type { ParsedToken } from "../tokens/token.ts";
+import { createKeyTable, keysFor, openFileKeySet } from "./key-set.ts";
 import { openRemoteKeySet } from "./remote-key-set.ts";
 import { createTokenVerifier, type Verdict } from "./token-verifier.ts";
+import type { VerificationKey } from "./verification-key.ts";
 
 const URL = "http://localhost:8080/realms/mcp/protocol/openid-connect/certs";
 const RULES = { issuer: "http://localhost:8080/realms/mcp", audiences: ["gateway"] };
@@ -257,4 +259,12 @@ test("a file that is not regular or too large fails at once instead of hanging [
     /^Error: cannot read .*absent: ENOENT \(no such file/,
   );
   assert.throws(() => openFileKeySet(join(folder, "~", "keys.json"), env), /`~` is not expanded/);
+});
+
+test("a token is verified with at most eight keys, without a key ID and with one that many keys have", () => {
+  for (const kid of [undefined, "same"]) {
+    const keys = Array.from({ length: 100 }, () => ({ kid, algorithms: ["RS256"] }) as unknown as VerificationKey);
+    const tried = keysFor({ kid, algorithm: "RS256" } as ParsedToken, createKeyTable(keys));
+    assert.ok(Array.isArray(tried) && tried.length === 8, `${kid}`);
+  }
 });

@@ -44,13 +44,12 @@ export function createKeyTable(keys: readonly VerificationKey[]): KeyTable {
 export function keysFor(token: ParsedToken, table: KeyTable): readonly VerificationKey[] | TokenProblem {
   const candidates = token.kid === undefined ? [...table.values()].flat() : (table.get(token.kid) ?? []);
   const fitting = candidates.filter((key) => key.algorithms.includes(token.algorithm));
+  // Each key costs a verification, so the limit bounds the cost of a bad token.
+  if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
   if (token.kid === undefined) {
-    // Each key costs a verification, so the limit bounds the cost of a bad token.
-    if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
     return failure("key", "the token's key is not known", `the token has no kid and no key fits ${token.algorithm}`)
       .problem;
   }
-  if (fitting.length > 0) return fitting;
   if (candidates.length > 0) {
     const detail = `the key ${show(token.kid)} is not for ${token.algorithm}`;
     return failure("algorithm", "the token's algorithm is not accepted", detail).problem;

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { finish } from "../../base/sliced-work.ts";
 import { detectLlmRequest, mayNameModel } from "./detect-llm-request.ts";
 import { LlmRequestAttributes } from "./llm-call.ts";
-import { scanRequest } from "./read-request.ts";
+import { scanRequest, scanSteps } from "./read-request.ts";
 
 function detect(path: string, bytes: Buffer): LlmRequestAttributes | undefined {
   return finish(detectLlmRequest({ method: "POST", path, query: "", pairs: [] }, bytes)).attributes;
@@ -78,6 +78,16 @@ for (const [path, body] of [
 test("a count of tokens names its model and is free", () => {
   const attributes = detect("/v1/messages/count_tokens", Buffer.from('{"model":"m"}'));
   assert.deepEqual([attributes?.requestModel, LlmRequestAttributes.costOf(attributes)], ["m", "free"]);
+});
+
+test("the scan of a large body pauses after each piece", () => {
+  for (const fill of ["x".repeat(1 << 20), '","'.repeat(300_000), "\\n".repeat(1 << 19)]) {
+    const bytes = Buffer.from(JSON.stringify({ model: "a", messages: [{ content: fill }] }));
+    const steps = scanSteps(bytes);
+    let pauses = 0;
+    while (steps.next().done !== true) pauses += 1;
+    assert.ok(pauses >= bytes.length / 65_536 - 1, `${pauses} pauses for ${bytes.length} bytes`);
+  }
 });
 
 test("text has no such limit, wherever the chunks of the scan end", () => {

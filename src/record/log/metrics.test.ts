@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { boundedLabel, createMetrics, cumulativeFamilies, mergeFamilies } from "./metrics.ts";
 
 test("label values find their own series, even if they resemble the text of others", () => {
@@ -22,6 +23,35 @@ test("label values find their own series, even if they resemble the text of othe
   assert.equal(family.labels("1", "").value, 14);
   assert.equal(metrics.collect()[0]?.points.length, values.length);
   assert.match(metrics.render(), /^c\{a="1\\",b=\\"2",b=""\} 8$/m);
+});
+
+/** Reads the labels of a line as the text format of Prometheus defines them. */
+function labelsOf(line: string): Record<string, string> {
+  const labels: Record<string, string> = Object.create(null);
+  const text = line.slice(line.indexOf("{") + 1);
+  const label = /([a-z]+)="((?:[^"\\\n]|\\["\\n])*)"(,|\} 1$)/y;
+  while (label.lastIndex < text.length) {
+    const [, name = "", value = ""] = label.exec(text) ?? assert.fail(`not the text format: ${line}`);
+    labels[name] = value.replace(/\\(.)/g, (_, char: string) => (char === "n" ? "\n" : char));
+  }
+  return labels;
+}
+
+test("the text format has each label value unchanged, and no others", () => {
+  const value = fc.array(fc.constantFrom("\\", '"', "\n", "\r", ",", "}", "=", " ", "a", "n", "é"), { maxLength: 8 });
+  fc.assert(
+    fc.property(value, value, (one, two) => {
+      const metrics = createMetrics();
+      const labels = { one: one.join(""), two: two.join("") };
+      metrics.counter("c", "Help.", ["one", "two"]).labels(labels.one, labels.two).add();
+      const [line = ""] = metrics
+        .render()
+        .split("\n")
+        .filter((text) => text.startsWith("c{"));
+      assert.deepEqual({ ...labelsOf(line) }, labels);
+    }),
+    { numRuns: 2_000 },
+  );
 });
 
 test("beyond the limit one series counts the rest", () => {
