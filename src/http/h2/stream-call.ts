@@ -171,6 +171,8 @@ function pump(body: BodyStream, stream: ClientHttp2Stream, failed: (error: Error
     body.queued?.(0);
     if (!isStopped) body.resume();
   });
+  // A stream that was ended does not drain.
+  stream.on("finish", () => body.queued?.(0));
   stream.once("close", () => {
     stop();
     // Discards the rest, so that the client does not wait.
