@@ -35,6 +35,7 @@ export class EarlyUpstream extends UpstreamWrapper {
   /** What the server itself responded. */
   #initialized: string | undefined = undefined;
   #lists: Record<string, string> = {};
+  #isClosed = false;
   /** False after a call, because it can change the lists of this session only. */
   #learnsLists = true;
 
@@ -59,7 +60,7 @@ export class EarlyUpstream extends UpstreamWrapper {
       }
     }, wire);
     void this.#stored.read().then((definition) => {
-      if (isOpen || definition === undefined) return;
+      if (isOpen || this.#isClosed || definition === undefined) return;
       const answer = asResult(definition.initialized);
       const about = readInitialized(answer);
       const release = this.target.messages.hold(JSON.stringify(definition).length);
@@ -89,6 +90,7 @@ export class EarlyUpstream extends UpstreamWrapper {
   }
 
   override close(): Promise<void> {
+    this.#isClosed = true;
     this.#endEarly();
     return super.close();
   }
