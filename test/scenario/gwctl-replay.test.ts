@@ -147,7 +147,7 @@ test("bad input is a clear error", async (t) => {
   writeFileSync(file, '{"at": 1}\n');
   for (const [args, said] of [
     [["replay", file, "--to", "http://127.0.0.1:1"], /bad\.jsonl:1: no recorded request/],
-    [["replay", file, "--to", "ftp://x"], /invalid --to/],
+    [["replay", file, "--to", "ftp://x"], /--to must begin with http/],
     [["replay", `${file}.none`, "--to", "http://127.0.0.1:1"], /cannot read/],
     [["record", "-o", file, "--sample", "2"], /invalid --sample/],
     [["replay", file, "--to", "http://127.0.0.1:1", "--speed", "0"], /invalid --speed/],

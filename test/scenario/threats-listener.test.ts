@@ -47,7 +47,7 @@ routes:
     matches: [{ path: { pathPrefix: /echoed } }]
     policies:
       transformations:
-        request: { set: { x-path: request.path, x-query: 'request.query', x-decoded: 'string(base64.decode(request.headers["x-in"]))', x-plain: 'string(base64.decode("YWJj"))' } }
+        request: { set: { x-path: request.path, x-query: 'request.pathAndQuery', x-decoded: 'string(base64.decode(request.headers["x-in"]))', x-plain: 'string(base64.decode("YWJj"))' } }
         response: { set: { x-answer: 'request.path', x-back: 'string(base64.decode(request.headers["x-in"]))' } }
     backends: [{ host: "${backend.host}" }]
   - name: rewritten
