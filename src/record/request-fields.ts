@@ -228,9 +228,17 @@ const addLogFields = {
   outcome: fieldAdder(OUTCOME_FIELDS, "log"),
 };
 
+/** Copies of this object have a shape in common, which the engine reads faster than objects with names added one by one. */
+const NO_LOG_FIELDS: Readonly<Record<string, LogValue>> = Object.fromEntries(
+  [...REQUEST_FIELDS, ...MCP_FIELDS, ...LLM_FIELDS, ...OUTCOME_FIELDS].flatMap((field) =>
+    "log" in field ? [[field.log, undefined]] : [],
+  ),
+);
+
+/** Absent values are undefined. */
 export function logFields(values: RequestValues): Record<string, LogValue> {
   const { mcp, llm } = values.attributes;
-  const fields: Record<string, LogValue> = {};
+  const fields = { ...NO_LOG_FIELDS };
   addLogFields.request(fields, values);
   if (mcp !== undefined) addLogFields.mcp(fields, mcp);
   if (llm !== undefined) addLogFields.llm(fields, llm);
