@@ -1436,6 +1436,7 @@ export const FAULTS = [
       "src/mcp/",
       "test/redacted-fields",
       "test/scenario/mcp-failures",
+      "test/scenario/mcp-quoted-credentials",
       "test/scenario/redact",
       "test/scenario/secrets",
       "test/scenario/threats-mcp",
