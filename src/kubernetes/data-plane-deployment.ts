@@ -155,7 +155,7 @@ function configText(config: DataPlaneConfig): string {
     logging: { ...DATA_PLANE_CONFIG.logging, ...fieldsOf(logging) },
     ...(history === undefined ? {} : { history: { ...fieldsOf(history), folder: `${STATE_FOLDER}/history` } }),
   };
-  // Kubernetes and the loader replace variables in the text, but only the marks stand for variables.
+  // Kubernetes and the loader replace variables in the text. Only the marks become variables, so other `$` are escaped.
   return JSON.stringify({ config: complete })
     .replaceAll("$", "\\u0024")
     .replace(MARKS, (_, index: string) => `\${${SECRET_VARIABLE}${index}}`);

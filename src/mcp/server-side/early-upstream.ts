@@ -1,7 +1,7 @@
 /**
  * Implements an upstream that responds to `initialize` and to the first list requests from the stored definition of its
- * server, while the server is starting. When the server is up, it is asked for the same lists, and the client is
- * notified if they differ. The wrappers around this upstream apply the same rules to both.
+ * server while the server starts. After the start, the upstream requests the same lists from the server, and notifies
+ * the client if they differ. The wrappers around this upstream apply the same rules to stored and current lists.
  */
 import type { WireTap } from "../../core/wire.ts";
 import { find, member, slice } from "../../json/json-text.ts";
